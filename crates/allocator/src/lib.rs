@@ -1,0 +1,2 @@
+//! Caching GPU memory allocator.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The `wellspring` command.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! A software CUDA driver behind the same function table.

@@ -1,0 +1,2 @@
+//! Serves traces.
+#![forbid(unsafe_code)]

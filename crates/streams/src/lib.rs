@@ -1,0 +1,1 @@
+//! CUDA streams and events with an order that is known.

@@ -6,6 +6,7 @@
 )]
 
 mod bindgen;
+mod kernels;
 mod symbols;
 
 use std::process::ExitCode;
@@ -23,11 +24,14 @@ struct Arguments {
 enum Chore {
     /// Generate the driver bindings and the function table of `cuda-sys`.
     Bindgen(bindgen::Options),
+    /// Compile the device kernels to the checked-in PTX.
+    Kernels(kernels::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Bindgen(options) => bindgen::run(&options),
+        Chore::Kernels(options) => kernels::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,236 @@
+//! A trace as a list of operations on numbered blocks and streams, ready to be replayed.
+//!
+//! Addresses are reused, so an address names a block only until the next allocation there. Blocks
+//! that were in use before the trace began come first, as allocations (and frees, for those that
+//! were pending). A free whose completion follows directly is one operation; one whose completion
+//! comes later, or never, is deferred.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::pytorch::{Action, BlockState, DeviceTrace, Entry, StreamHandle};
+
+/// A block of [`Operations`], counted from 0 in the order of allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockNumber(pub u32);
+
+impl BlockNumber {
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).expect("this library needs pointers of at least 32 bits")
+    }
+}
+
+/// A stream of [`Operations`], counted from 0 in the order of first use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamNumber(pub u32);
+
+impl StreamNumber {
+    /// As an index, also into [`Operations::streams`].
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).expect("this library needs pointers of at least 32 bits")
+    }
+}
+
+/// One step of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Allocate a block that was not allocated before.
+    Allocate {
+        /// The block.
+        block: BlockNumber,
+        /// How many bytes were asked for.
+        bytes: u64,
+        /// On which stream.
+        stream: StreamNumber,
+    },
+    /// Free a block.
+    Free {
+        /// The block.
+        block: BlockNumber,
+        /// Whether other streams still used it: then [`Operation::Complete`] ends that use, or it
+        /// lasts to the end.
+        deferred: bool,
+    },
+    /// The last use of a block whose free was deferred ends.
+    Complete {
+        /// The block.
+        block: BlockNumber,
+    },
+    /// Here a request failed for lack of memory.
+    OutOfMemory {
+        /// How many bytes were asked for, rounded up.
+        bytes: u64,
+        /// On which stream.
+        stream: StreamNumber,
+    },
+}
+
+/// A trace's operations, and what was found on the way.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Operations {
+    /// The operations in order; the first ones set up the initial blocks.
+    pub list: Vec<Operation>,
+    /// How many operations of the list stand before the trace's own.
+    pub initial_operation_count: usize,
+    /// The handle of each stream, by its number.
+    pub streams: Vec<StreamHandle>,
+    /// How many blocks there are.
+    pub block_count: usize,
+    /// How many of them, the first ones, were in use before the trace began. If any, the trace
+    /// lost its beginning or was started late.
+    pub initial_block_count: usize,
+    /// How many of the initial blocks were freed already and waited for other streams.
+    pub initial_pending_count: usize,
+    /// Frees in the trace whose completion does not follow directly.
+    pub deferred_free_count: usize,
+    /// Deferred frees, initial ones included, that never complete.
+    pub never_completed_count: usize,
+    /// Frees and completions of blocks that nobody knows; they are left out.
+    pub unmatched_count: usize,
+    /// Allocations at the address of a block still in use, which counts as freed just before.
+    pub overwritten_count: usize,
+}
+
+impl Operations {
+    pub(crate) fn new(trace: &DeviceTrace<'_>) -> Self {
+        let mut builder =
+            Builder { completes_at_once: has_no_completions(trace), ..Builder::default() };
+        builder.start(trace);
+        let mut entries = trace.entries().iter().filter(|entry| is_operation(entry)).peekable();
+        while let Some(entry) = entries.next() {
+            let completes_next = entries.peek().is_some_and(|next| {
+                next.action == Action::FreeCompleted && next.address == entry.address
+            });
+            if builder.take(entry, completes_next) {
+                entries.next();
+            }
+        }
+        builder.operations.never_completed_count =
+            builder.pending.values().map(VecDeque::len).sum();
+        builder.operations
+    }
+
+    /// Whether blocks were in use before the trace began.
+    #[must_use]
+    pub const fn lost_beginning(&self) -> bool {
+        0 < self.initial_block_count
+    }
+}
+
+/// Entries between a free and its completion that do not count as coming between.
+const fn is_operation(entry: &Entry) -> bool {
+    !matches!(entry.action, Action::Snapshot | Action::Annotate)
+}
+
+/// Whether completions were left out of the recording: none is there and nothing is pending.
+fn has_no_completions(trace: &DeviceTrace<'_>) -> bool {
+    let blocks = || trace.segments().flat_map(|segment| &segment.blocks);
+    trace.entries().iter().all(|entry| entry.action != Action::FreeCompleted)
+        && blocks().all(|block| block.state != BlockState::PendingFree)
+}
+
+#[derive(Default)]
+struct Builder {
+    operations: Operations,
+    stream_numbers: HashMap<StreamHandle, StreamNumber>,
+    /// Blocks in use by address.
+    live: HashMap<u64, BlockNumber>,
+    /// Freed blocks that wait for their completion, oldest first, by address.
+    pending: HashMap<u64, VecDeque<BlockNumber>>,
+    completes_at_once: bool,
+}
+
+impl Builder {
+    fn start(&mut self, trace: &DeviceTrace<'_>) {
+        let blocks = trace.initial_blocks();
+        for block in &blocks {
+            self.allocate(block.address, block.requested_bytes, block.stream);
+            if block.is_pending
+                && let Some(number) = self.live.remove(&block.address)
+            {
+                self.defer(block.address, number);
+                self.operations.initial_pending_count += 1;
+            }
+        }
+        self.operations.initial_block_count = blocks.len();
+        self.operations.initial_operation_count = self.operations.list.len();
+    }
+
+    /// Takes one entry; true if it took the completion behind it as well.
+    fn take(&mut self, entry: &Entry, completes_next: bool) -> bool {
+        match entry.action {
+            Action::Alloc => self.allocate(entry.address, entry.bytes, entry.stream),
+            Action::Free => self.free_at_once(entry.address),
+            Action::FreeRequested if completes_next || self.completes_at_once => {
+                self.free_at_once(entry.address);
+                return completes_next;
+            }
+            Action::FreeRequested => match self.live.remove(&entry.address) {
+                Some(block) => {
+                    self.defer(entry.address, block);
+                    self.operations.deferred_free_count += 1;
+                }
+                None => self.operations.unmatched_count += 1,
+            },
+            Action::FreeCompleted => self.complete(entry.address),
+            Action::OutOfMemory => {
+                let stream = self.stream(entry.stream);
+                self.operations.list.push(Operation::OutOfMemory { bytes: entry.bytes, stream });
+            }
+            Action::SegmentAlloc
+            | Action::SegmentFree
+            | Action::SegmentMap
+            | Action::SegmentUnmap
+            | Action::Snapshot
+            | Action::Annotate => {}
+        }
+        false
+    }
+
+    fn allocate(&mut self, address: u64, bytes: u64, stream: StreamHandle) {
+        let count = self.operations.block_count;
+        let block = BlockNumber(u32::try_from(count).expect("a reader's memory ends before that"));
+        self.operations.block_count += 1;
+        let stream = self.stream(stream);
+        if let Some(replaced) = self.live.insert(address, block) {
+            self.operations.list.push(Operation::Free { block: replaced, deferred: false });
+            self.operations.overwritten_count += 1;
+        }
+        self.operations.list.push(Operation::Allocate { block, bytes, stream });
+    }
+
+    fn free_at_once(&mut self, address: u64) {
+        match self.live.remove(&address) {
+            Some(block) => self.operations.list.push(Operation::Free { block, deferred: false }),
+            None => self.operations.unmatched_count += 1,
+        }
+    }
+
+    fn defer(&mut self, address: u64, block: BlockNumber) {
+        self.operations.list.push(Operation::Free { block, deferred: true });
+        self.pending.entry(address).or_default().push_back(block);
+    }
+
+    /// The oldest pending block there completes; if none is pending, the recording left out its
+    /// free, which then happens here.
+    fn complete(&mut self, address: u64) {
+        let waiting = self.pending.get_mut(&address);
+        match waiting.and_then(VecDeque::pop_front) {
+            Some(block) => self.operations.list.push(Operation::Complete { block }),
+            None => self.free_at_once(address),
+        }
+    }
+
+    fn stream(&mut self, handle: StreamHandle) -> StreamNumber {
+        let streams = &mut self.operations.streams;
+        *self.stream_numbers.entry(handle).or_insert_with(|| {
+            let number = u32::try_from(streams.len()).expect("fewer streams than blocks");
+            streams.push(handle);
+            StreamNumber(number)
+        })
+    }
+}

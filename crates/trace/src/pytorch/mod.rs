@@ -1,0 +1,83 @@
+//! PyTorch's memory snapshots: what `torch.cuda.memory._dump_snapshot` writes.
+//!
+//! A file passes through four steps, each in a file of its own: `input` finds the compression by
+//! content and undoes it, `window` serves the bytes in order, `machine` runs the allowed pickle
+//! opcodes over the flat `heap`, and `extract` turns the result into a [`Snapshot`].
+
+mod error;
+mod extract;
+mod heap;
+mod input;
+mod machine;
+mod opcode;
+mod snapshot;
+mod window;
+mod word;
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+pub use error::{Place, ReadError};
+pub use snapshot::{
+    Action, AllocatorSettings, Block, BlockState, DeviceTrace, Entry, Segment, SegmentKind,
+    Snapshot, StreamHandle,
+};
+
+/// Told how far reading has come: bytes of the file read, and bytes it has (0 if not known).
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// How much one file may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// The most bytes a file may hold once decompressed.
+    pub decompressed_bytes_max: u64,
+    /// The most bytes of memory that its values may take while they are read.
+    pub memory_bytes_max: u64,
+}
+
+impl Default for ReadOptions {
+    /// 4 GiB decompressed and 3 GiB of values: together within 8 GiB of address space.
+    fn default() -> Self {
+        Self { decompressed_bytes_max: 4 << 30, memory_bytes_max: 3 << 30 }
+    }
+}
+
+/// Reads the snapshot in the file at `path`.
+///
+/// # Errors
+/// Whatever keeps the file from being a snapshot; see [`ReadError`].
+pub fn read_file(
+    path: &Path,
+    options: &ReadOptions,
+    progress: Option<Progress<'_>>,
+) -> Result<Snapshot, ReadError> {
+    let metadata = std::fs::metadata(path).map_err(|source| {
+        if source.kind() == ErrorKind::NotFound {
+            ReadError::NotFound
+        } else {
+            ReadError::Io { source }
+        }
+    })?;
+    if metadata.is_dir() {
+        return Err(ReadError::Folder);
+    }
+    let file = File::open(path).map_err(|source| ReadError::Io { source })?;
+    read(file, metadata.len(), options, progress)
+}
+
+/// Reads a snapshot from `reader`, which holds `total_bytes` (0 if not known).
+///
+/// # Errors
+/// As [`read_file`].
+pub fn read<'a, R: Read + 'a>(
+    reader: R,
+    total_bytes: u64,
+    options: &ReadOptions,
+    progress: Option<Progress<'a>>,
+) -> Result<Snapshot, ReadError> {
+    let input = input::Input::open(reader, total_bytes, progress)?;
+    let window = window::Window::new(input, options.decompressed_bytes_max);
+    let outcome = machine::Machine::new(window, heap::Heap::new(options.memory_bytes_max)).run()?;
+    extract::snapshot(outcome)
+}

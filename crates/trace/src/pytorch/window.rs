@@ -1,0 +1,135 @@
+//! Serves decompressed bytes in order through one small buffer, and knows their offset.
+
+use super::error::ReadError;
+use super::input::{self, Input};
+
+/// How much is asked of the decompressor at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// The longest run that [`Window::take`] gives in one piece.
+pub(super) const TAKE_BYTES_MAX: usize = 64 << 10;
+
+/// The bytes of a pickle, from the first to the last.
+pub(super) struct Window<'a> {
+    input: Input<'a>,
+    buffer: Vec<u8>,
+    /// Where in `buffer` the next byte stands.
+    start: usize,
+    /// Offset in the pickle of the first byte in `buffer`.
+    buffer_offset: u64,
+    bytes_max: u64,
+}
+
+impl<'a> Window<'a> {
+    pub(super) const fn new(input: Input<'a>, bytes_max: u64) -> Self {
+        Self { input, buffer: Vec::new(), start: 0, buffer_offset: 0, bytes_max }
+    }
+
+    /// Offset of the next byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.buffer_offset + to_u64(self.start)
+    }
+
+    pub(super) const fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Refuses what does not begin as a pickle, without taking any byte.
+    pub(super) fn check_pickle_start(&mut self) -> Result<(), ReadError> {
+        while self.buffer.len() < 2 && self.refill()? {}
+        input::check_pickle_start(&self.buffer)
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, ReadError> {
+        match self.buffer.get(self.start) {
+            Some(&byte) => {
+                self.start += 1;
+                Ok(byte)
+            }
+            None => self.array::<1>().map(|[byte]| byte),
+        }
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+        if let Some(&bytes) = self.buffer.get(self.start..).and_then(|rest| rest.first_chunk()) {
+            self.start += N;
+            return Ok(bytes);
+        }
+        self.fill(N)?;
+        self.array()
+    }
+
+    /// The next `count` bytes, at most [`TAKE_BYTES_MAX`].
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> Result<&[u8], ReadError> {
+        debug_assert!(count <= TAKE_BYTES_MAX, "longer runs are skipped, not taken");
+        if self.buffer.len() - self.start < count {
+            self.fill(count)?;
+        }
+        let taken = self.buffer.get(self.start..self.start + count);
+        self.start += count;
+        taken.ok_or(ReadError::Truncated { offset: self.buffer_offset })
+    }
+
+    /// Passes over `count` bytes, which must be there.
+    pub(super) fn skip(&mut self, mut count: u64) -> Result<(), ReadError> {
+        loop {
+            let here = to_u64(self.buffer.len() - self.start).min(count);
+            self.start += usize::try_from(here).expect("no more than the buffer holds");
+            count -= here;
+            if count == 0 {
+                return Ok(());
+            }
+            self.fill(1)?;
+        }
+    }
+
+    /// Lets the decompressor see the end of its data, so that it checks its sum. What follows a
+    /// pickle is nobody's: one chunk is looked at and ignored, as Python does.
+    pub(super) fn finish(&mut self) -> Result<(), ReadError> {
+        self.start = self.buffer.len();
+        self.refill().map(|_| ())
+    }
+
+    #[cold]
+    fn fill(&mut self, count: usize) -> Result<(), ReadError> {
+        while self.buffer.len() - self.start < count {
+            if !self.refill()? {
+                let end = self.buffer_offset + to_u64(self.buffer.len());
+                return Err(if end == 0 {
+                    ReadError::Empty
+                } else {
+                    ReadError::Truncated { offset: end }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one more chunk behind what is not yet served; false at the end.
+    fn refill(&mut self) -> Result<bool, ReadError> {
+        self.buffer.drain(..self.start);
+        self.buffer_offset += to_u64(self.start);
+        self.start = 0;
+        let held = self.buffer.len();
+        let offset = self.buffer_offset + to_u64(held);
+        self.buffer.resize(held + CHUNK_BYTES, 0);
+        let outcome = match self.buffer.get_mut(held..) {
+            Some(room) => self.input.read(room, offset),
+            None => Ok(0),
+        };
+        let read_count = *outcome.as_ref().unwrap_or(&0);
+        self.buffer.truncate(held + read_count);
+        outcome?;
+        if self.bytes_max < offset + to_u64(read_count) {
+            return Err(ReadError::TooLong { limit: self.bytes_max });
+        }
+        Ok(0 < read_count)
+    }
+}
+
+/// A length in memory as a number of bytes in a file.
+pub(super) fn to_u64(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,15 @@
+//! The trace crate at its public face: real traces, made-up ones, and files that mean harm.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "helpers of tests may fail a test as tests themselves do"
+)]
+
+mod compression;
+mod hostile;
+mod operations;
+mod pickle;
+mod random;
+mod real_traces;
+mod shapes;

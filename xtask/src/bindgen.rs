@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -17,6 +18,8 @@ use crate::symbols::{self, Symbol};
 const HEADER_PACKAGE: &str = "nvidia-cuda-runtime==13.0.96";
 /// The library bindgen parses with; it lacks the compiler's own headers.
 const LIBCLANG_PACKAGE: &str = "libclang==18.1.1";
+/// Where the loader of libclang looks first.
+const LIBCLANG_VARIABLE: &str = "LIBCLANG_PATH";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -31,6 +34,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let text = shell.read_file(root.join("symbols.txt"))?;
     let symbols = symbols::parse(&text)?;
     let tools = fetch_tools(&shell)?;
+    if std::env::var_os(LIBCLANG_VARIABLE).is_none_or(|path| path != tools.libclang) {
+        return run_with_libclang(&tools);
+    }
     let bindings = generate_bindings(&shell, &root, &symbols, &tools)?;
     let table = generate_table(&bindings, &symbols)?;
     for (name, content) in [("driver.rs", &bindings), ("table.rs", &table)] {
@@ -46,6 +52,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.check {
         println!("next: cargo test -p cuda-sys");
     }
+    Ok(())
+}
+
+/// bindgen finds libclang through the environment, which only a new process can be given safely.
+fn run_with_libclang(tools: &Tools) -> Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1)).env(LIBCLANG_VARIABLE, &tools.libclang);
+    let status = command.status().context("starting this program with the pinned libclang")?;
+    ensure!(status.success(), "with the pinned libclang: {status}");
     Ok(())
 }
 
@@ -102,8 +117,6 @@ fn generate_bindings(
     tools: &Tools,
 ) -> Result<String> {
     let compiler_include = cmd!(shell, "gcc -print-file-name=include").read()?;
-    // SAFETY: xtask has one thread at this point, so nothing reads the environment meanwhile.
-    unsafe { std::env::set_var("LIBCLANG_PATH", &tools.libclang) };
     let mut builder = ::bindgen::Builder::default()
         .header(root.join("wrapper.h").display().to_string())
         .clang_arg(format!("-I{}", tools.include.display()))

@@ -1,4 +1,5 @@
 //! The project's own chores, one subcommand a file: `cargo xtask --help`.
+#![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -6,9 +7,13 @@
 )]
 
 mod bindgen;
+mod ci;
+mod gpu;
 mod kernels;
 mod symbols;
+mod tidy;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -26,18 +31,46 @@ enum Chore {
     Bindgen(bindgen::Options),
     /// Compile the device kernels to the checked-in PTX.
     Kernels(kernels::Options),
+    /// Check everything a change must pass besides the tests.
+    Ci,
+    /// Check the rules that neither rustc nor clippy can check.
+    Tidy,
+    /// Build, pack, run and report what needs a real GPU.
+    TestGpu(gpu::Options),
 }
 
 fn main() -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match Arguments::parse().chore {
-        Chore::Bindgen(options) => bindgen::run(&options),
-        Chore::Kernels(options) => kernels::run(&options),
+        Chore::Bindgen(options) => bindgen::run(&options).map(done),
+        Chore::Kernels(options) => kernels::run(&options).map(done),
+        Chore::Ci => ci::run().map(done),
+        Chore::Tidy => tidy::run().map(done),
+        Chore::TestGpu(options) => gpu::run(&options),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// The root of the workspace this was built from; a packed xtask has none and asks for none.
+fn workspace_root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_owned()
+}
+
+/// A new empty folder for one test, which removes it in the end.
+#[cfg(test)]
+fn test_folder(name: &str) -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let unique = format!("wellspring-xtask-{name}-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(unique);
+    std::fs::create_dir_all(&folder).expect("the folder for temporary files can be written");
+    folder
 }

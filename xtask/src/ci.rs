@@ -1,0 +1,69 @@
+//! `cargo xtask ci`: everything a change must pass besides the tests, one step after the other.
+//!
+//! Needs rustfmt, clippy and what the steps need themselves (`bindgen` and `kernels` fetch pinned
+//! packages with pip). Every step runs even if one before it failed. Next: `.ci/run`, which
+//! adds the tests.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// One step: its words after the program, and what it adds to the environment.
+struct Step {
+    words: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const fn step(words: &'static str) -> Step {
+    Step { words, environment: &[] }
+}
+
+const STEPS: &[Step] = &[
+    step("cargo fmt --all --check"),
+    step("cargo clippy --workspace --all-targets --all-features -- -D warnings"),
+    Step {
+        words: "cargo doc --workspace --no-deps",
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+    },
+    step("cargo check --workspace --all-features"),
+    step("xtask bindgen --check"),
+    step("xtask kernels --check"),
+    step("xtask tidy"),
+];
+
+pub(crate) fn run() -> Result<()> {
+    let mut failed = Vec::new();
+    for step in STEPS {
+        println!("ci: {}", step.words);
+        let start = Instant::now();
+        let passed = run_step(step)?;
+        let verdict = if passed { "passed" } else { "FAILED" };
+        println!("ci: {verdict} after {:.1} s: {}", start.elapsed().as_secs_f64(), step.words);
+        if !passed {
+            failed.push(step.words);
+        }
+    }
+    ensure!(
+        failed.is_empty(),
+        "{} of {} steps failed: {}",
+        failed.len(),
+        STEPS.len(),
+        failed.join("; ")
+    );
+    println!("ci: all {} steps passed; next: cargo test --workspace", STEPS.len());
+    Ok(())
+}
+
+/// Whether the step ended with success; an error if it could not be started at all.
+fn run_step(step: &Step) -> Result<bool> {
+    let mut words = step.words.split(' ');
+    let mut command = match words.next() {
+        Some("xtask") => Command::new(std::env::current_exe()?),
+        program => Command::new(program.context("a step without words")?),
+    };
+    command.args(words).current_dir(crate::workspace_root());
+    command.envs(step.environment.iter().copied());
+    let status = command.status().with_context(|| format!("starting `{}`", step.words))?;
+    Ok(status.success())
+}

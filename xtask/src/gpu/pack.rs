@@ -1,0 +1,203 @@
+//! Builds tests, benches, examples, `wellspring` and this xtask into one folder with a manifest.
+//!
+//! Needs cargo and `strip`; needs no GPU. What is built is found in the workspace: tests called
+//! `gpu` of packages with a `gpu` feature, and every example and bench.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use xshell::{Shell, cmd};
+
+use super::manifest::{Entry, Kind, Manifest};
+use super::suite;
+use target::{Target, Use};
+
+mod target;
+
+/// What one call of the device machine may carry, with room for the tree itself.
+const PACK_BYTES_MAX: u64 = 48 << 20;
+/// The command that replays traces.
+const COMMAND: &str = "wellspring";
+const TEST_SECONDS_MAX: u64 = 120;
+/// A stress test may take this long: a million allocations and their kernels.
+const STRESS_SECONDS_MAX: u64 = 300;
+const REPLAY_SECONDS_MAX: u64 = 120;
+const BENCH_SECONDS_MAX: u64 = 300;
+const EXAMPLE_SECONDS_MAX: u64 = 60;
+/// Short enough that a run of all benches ends in minutes.
+const BENCH_ARGUMENTS: &[&str] =
+    &["--bench", "--noplot", "--warm-up-time", "1", "--measurement-time", "2"];
+
+pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
+    let folder = &std::path::absolute(folder)?;
+    let shell = Shell::new()?;
+    shell.change_dir(crate::workspace_root());
+    let targets = target::find(&shell)?;
+    let test_count = targets.iter().filter(|target| target.usage == Use::Test).count();
+    ensure!(0 < test_count, "no package has both a `gpu` feature and a test called `gpu`");
+    make_empty(folder)?;
+    let mut entries = Vec::new();
+    for target in &targets {
+        let built = target.build(&shell)?;
+        let file = target.file_name();
+        shell.create_dir(folder.join(&file).parent().context("a pack has a folder")?)?;
+        let packed = folder.join(&file);
+        cmd!(shell, "strip -o {packed} {built}").quiet().run().context("is `strip` installed?")?;
+        entries.extend(entry(target, file, &packed)?);
+    }
+    if folder.join(COMMAND).exists() {
+        entries.extend(pack_traces(traces, folder)?);
+    }
+    let commit = commit(&shell)?;
+    let packed_at = cmd!(shell, "date -u +%Y-%m-%dT%H:%MZ").read()?;
+    let manifest = Manifest::new(commit, packed_at, entries);
+    manifest.write(folder)?;
+    let bytes = bytes_below(folder)?;
+    ensure!(bytes < PACK_BYTES_MAX, "{bytes} bytes packed, {PACK_BYTES_MAX} may travel");
+    print_summary(&manifest, bytes);
+    Ok(())
+}
+
+fn print_summary(manifest: &Manifest, bytes: u64) {
+    let count = |kind| manifest.of_kind(kind).count();
+    println!(
+        "packed {} tests in {} binaries, {} replays, {} benches, {} examples: {} KiB of {}",
+        manifest.test_count(),
+        count(Kind::Test),
+        count(Kind::Replay),
+        count(Kind::Bench),
+        count(Kind::Example),
+        bytes >> 10,
+        manifest.commit
+    );
+}
+
+/// Empties a folder of ours; refuses one that holds something else.
+fn make_empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        let is_empty = std::fs::read_dir(folder)?.next().is_none();
+        let is_ours = is_empty || folder.join("manifest.json").exists();
+        ensure!(is_ours, "{} exists and is no pack: name another folder", folder.display());
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))
+}
+
+/// The entry of a built program; programs that are only tools have none.
+fn entry(target: &Target, file: String, packed: &Path) -> Result<Option<Entry>> {
+    let (kind, seconds_max) = match target.usage {
+        Use::Test => (Kind::Test, TEST_SECONDS_MAX),
+        Use::Bench => (Kind::Bench, BENCH_SECONDS_MAX),
+        Use::Example => (Kind::Example, EXAMPLE_SECONDS_MAX),
+        Use::Tool => return Ok(None),
+    };
+    let arguments = match kind {
+        Kind::Bench => BENCH_ARGUMENTS.iter().copied().map(String::from).collect(),
+        Kind::Test | Kind::Replay | Kind::Example => Vec::new(),
+    };
+    let tests = if kind == Kind::Test { list_tests(packed)? } else { Vec::new() };
+    let is_stress = tests.iter().any(|test| test.contains("stress"));
+    let seconds_max = if is_stress { STRESS_SECONDS_MAX } else { seconds_max };
+    let name = match kind {
+        Kind::Test => target.package.clone(),
+        Kind::Replay | Kind::Bench | Kind::Example => target.name.clone(),
+    };
+    Ok(Some(Entry { name, kind, file, arguments, tests, seconds_max }))
+}
+
+/// Asks a test binary what is inside; it needs no GPU for that.
+fn list_tests(binary: &Path) -> Result<Vec<String>> {
+    let path = binary.canonicalize()?;
+    let output = Command::new(&path).args(["--list", "--format", "terse"]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{} --list failed: {text}", path.display());
+    let tests = suite::listed(&text);
+    ensure!(!tests.is_empty(), "{} holds no test", path.display());
+    Ok(tests)
+}
+
+/// Copies every recorded trace; each is one replay.
+fn pack_traces(from: &Path, pack: &Path) -> Result<Vec<Entry>> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().contains(".pickle")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    std::fs::create_dir_all(pack.join("traces"))?;
+    let mut entries = Vec::new();
+    for file in files {
+        let name = file.file_name().context("a file has a name")?.to_string_lossy().into_owned();
+        std::fs::copy(&file, pack.join("traces").join(&name))?;
+        let trace = format!("{{pack}}/traces/{name}");
+        let arguments = ["replay", &trace, "--device", "{device}", "--verify", "--json"];
+        entries.push(Entry {
+            name: name.split('.').next().unwrap_or_default().to_owned(),
+            kind: Kind::Replay,
+            file: COMMAND.to_owned(),
+            arguments: arguments.map(String::from).to_vec(),
+            tests: Vec::new(),
+            seconds_max: REPLAY_SECONDS_MAX,
+        });
+    }
+    if entries.is_empty() {
+        bail!("{} holds no trace (*.pickle*)", from.display());
+    }
+    Ok(entries)
+}
+
+fn commit(shell: &Shell) -> Result<String> {
+    let commit = cmd!(shell, "git rev-parse --short=12 HEAD").read()?;
+    let changes = cmd!(shell, "git status --porcelain").read()?;
+    let is_generated = |line: &str| line.ends_with("docs/benchmarks.md");
+    let has_changes = changes.lines().any(|line| !is_generated(line));
+    Ok(if has_changes { format!("{commit}+changes") } else { commit })
+}
+
+fn bytes_below(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes_below, make_empty, pack_traces};
+
+    #[test]
+    fn a_folder_that_is_no_pack_is_not_emptied() {
+        let folder = crate::test_folder("pack");
+        std::fs::write(folder.join("precious"), "12345").unwrap();
+        let refusal = make_empty(&folder).unwrap_err().to_string();
+        assert!(refusal.contains("is no pack"), "{refusal}");
+        assert_eq!(bytes_below(&folder).unwrap(), 5);
+        std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        make_empty(&folder).unwrap();
+        assert_eq!(bytes_below(&folder).unwrap(), 0);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn every_trace_is_one_replay_and_none_is_an_error() {
+        let (from, to) = (crate::test_folder("traces"), crate::test_folder("packed"));
+        assert!(pack_traces(&from, &to).unwrap_err().to_string().contains("holds no trace"));
+        for name in ["b.pickle.zst", "a.pickle", "peaks.json"] {
+            std::fs::write(from.join(name), "x").unwrap();
+        }
+        let entries = pack_traces(&from, &to).unwrap();
+        let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(entries[1].arguments[1], "{pack}/traces/b.pickle.zst");
+        assert!(to.join("traces/b.pickle.zst").exists());
+        for folder in [from, to] {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}

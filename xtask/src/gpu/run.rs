@@ -1,0 +1,149 @@
+//! Runs a pack, kind by kind, and leaves the results in one folder as they come.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::manifest::{Entry, Kind, Manifest};
+use super::probe::{Packed, Probe};
+use super::results::{
+    BENCHES, EXAMPLES, PROBE, REPLAYS, Results, STRESS, TEST_WORDS, TESTS, TestRun,
+};
+use super::{benches, process, replays, suite};
+
+/// How many programs and tests passed and failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Totals {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+/// One run of one pack.
+struct Run {
+    pack: PathBuf,
+    manifest: Manifest,
+    probe: Probe,
+    results: Results,
+    scratch: PathBuf,
+    totals: Totals,
+}
+
+/// Runs everything in `pack`, or only the kinds named.
+pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Result<Totals> {
+    let pack = pack.canonicalize().with_context(|| format!("opening {}", pack.display()))?;
+    let manifest = Manifest::read(&pack)?;
+    let order = [Kind::Test, Kind::Replay, Kind::Example, Kind::Bench];
+    let wanted = order.into_iter().filter(|kind| only.is_empty() || only.contains(kind));
+    let wanted: Vec<Kind> = wanted.collect();
+    let stale: Vec<&str> = wanted.iter().flat_map(|kind| files_of(*kind)).copied().collect();
+    let results = Results::begin(out, &stale)?;
+    let scratch = std::env::temp_dir().join(format!("wellspring-gpu-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch)?;
+    let totals = Totals::default();
+    let mut run = Run { pack, manifest, probe, results, scratch, totals };
+    run.describe()?;
+    for kind in wanted {
+        run.kind(kind)?;
+    }
+    std::fs::remove_dir_all(&run.scratch)?;
+    Ok(run.totals)
+}
+
+fn files_of(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Test => &[TESTS, TEST_WORDS, STRESS],
+        Kind::Replay => &[REPLAYS],
+        Kind::Bench => &[BENCHES],
+        Kind::Example => &[EXAMPLES],
+    }
+}
+
+impl Run {
+    fn describe(&mut self) -> Result<()> {
+        let count = |kind| self.manifest.of_kind(kind).count();
+        self.probe.packed = Packed {
+            tests: self.manifest.test_count(),
+            replays: count(Kind::Replay),
+            benches: count(Kind::Bench),
+            examples: count(Kind::Example),
+        };
+        self.probe.commit.clone_from(&self.manifest.commit);
+        self.probe.packed_at.clone_from(&self.manifest.packed_at);
+        for gpu in &self.probe.gpus {
+            println!("{}, driver {}, {}", gpu.name, gpu.driver, gpu.memory);
+        }
+        println!("commit {}, device {}", self.probe.commit, self.probe.device.as_str());
+        self.results.write_json(PROBE, &self.probe)
+    }
+
+    fn kind(&mut self, kind: Kind) -> Result<()> {
+        let entries: Vec<Entry> = self.manifest.of_kind(kind).cloned().collect();
+        let mut test_runs = Vec::new();
+        for entry in &entries {
+            match kind {
+                Kind::Test => self.tests(entry, &mut test_runs)?,
+                Kind::Replay => self.replay(entry)?,
+                Kind::Bench => self.bench(entry)?,
+                Kind::Example => self.example(entry)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn tests(&mut self, entry: &Entry, runs: &mut Vec<TestRun>) -> Result<()> {
+        ensure!(!entry.tests.is_empty(), "the manifest lists no test of {}", entry.name);
+        for test in &entry.tests {
+            let mut command = self.command(entry);
+            let measured = &mut self.probe.measured;
+            let (scratch, results) = (&self.scratch, &self.results);
+            let run = suite::run(entry, test, &mut command, scratch, results, measured)?;
+            self.count(run.passed, &format!("{}::{test}", entry.name), &run.how, run.seconds);
+            runs.push(run);
+            self.results.write_json(TESTS, &runs)?;
+        }
+        self.results.write_json(PROBE, &self.probe)
+    }
+
+    fn replay(&mut self, entry: &Entry) -> Result<()> {
+        let run = replays::run(entry, &mut self.command(entry), &self.scratch)?;
+        self.results.append(REPLAYS, &serde_json::to_string(&run)?)?;
+        self.count(run.passed, &format!("replay {}", entry.name), &run.how, run.seconds);
+        Ok(())
+    }
+
+    fn bench(&mut self, entry: &Entry) -> Result<()> {
+        let mut command = self.command(entry);
+        let passed = benches::run(entry, &mut command, &self.scratch, &self.results)?;
+        self.count(passed, &format!("bench {}", entry.name), "see benches.txt", 0.0);
+        Ok(())
+    }
+
+    fn example(&mut self, entry: &Entry) -> Result<()> {
+        let limit = Duration::from_secs(entry.seconds_max);
+        let ended = process::run(&mut self.command(entry), limit, &self.scratch)?;
+        self.results.append_words(EXAMPLES, &entry.name, &ended)?;
+        let name = format!("example {}", entry.name);
+        self.count(ended.succeeded(), &name, &ended.describe(), ended.seconds);
+        Ok(())
+    }
+
+    fn command(&self, entry: &Entry) -> Command {
+        let device = self.probe.device;
+        let mut command = Command::new(self.pack.join(&entry.file));
+        command.args(entry.arguments_for(device, &self.pack));
+        command.env("WELLSPRING_DEVICE", device.as_str()).current_dir(&self.pack);
+        command
+    }
+
+    fn count(&mut self, passed: bool, name: &str, how: &str, seconds: f64) {
+        if passed {
+            self.totals.passed += 1;
+            println!("passed {name} ({seconds:.2} s)");
+        } else {
+            self.totals.failed += 1;
+            println!("FAILED {name}: {how}");
+        }
+    }
+}

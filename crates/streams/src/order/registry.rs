@@ -1,0 +1,144 @@
+//! Every stream of one driver, living or gone, and what is known about each.
+
+use super::{Frontier, Point, Slot, Stamp, StreamSlot};
+use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
+
+const CHUNK: usize = 64;
+const CHUNKS: usize = 1024;
+/// Streams that may be alive or not yet complete at one time.
+pub(crate) const STREAMS_MAX: u32 = 65_536;
+const _: () = assert!(CHUNK * CHUNKS == 65_536);
+
+/// Every stream of one driver, living or gone, and what is known about each.
+///
+/// Reading takes no lock: slots live in chunks that are made once and never move. A stream's slot
+/// is used again when the stream is gone and its last point is complete, so memory is bounded by
+/// the streams that live at one time.
+#[derive(Debug)]
+pub struct Registry {
+    chunks: Box<[OnceLock<Box<[Slot]>>]>,
+    /// Slots ever opened.
+    opened: AtomicU32,
+    free: Mutex<FreeSlots>,
+}
+
+#[derive(Debug, Default)]
+struct FreeSlots {
+    ready: Vec<StreamSlot>,
+    /// Gone, but not yet known complete.
+    draining: Vec<StreamSlot>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            opened: AtomicU32::new(0),
+            free: Mutex::default(),
+        }
+    }
+
+    /// A slot for a new stream of `context`, or `None` when all are taken.
+    pub(crate) fn open(&self, context: u64, shared: bool) -> Option<StreamSlot> {
+        let me = self.take_free().or_else(|| self.append())?;
+        self.slot(me)?.open(context, shared);
+        Some(me)
+    }
+
+    /// The stream is gone and nobody can ask for a new point of it.
+    pub(crate) fn close(&self, me: StreamSlot) {
+        lock(&self.free).draining.push(me);
+    }
+
+    fn take_free(&self) -> Option<StreamSlot> {
+        let mut free = lock(&self.free);
+        if let Some(me) = free.ready.pop() {
+            return Some(me);
+        }
+        let draining = std::mem::take(&mut free.draining);
+        let (done, still) =
+            draining.into_iter().partition(|&me| self.slot(me).is_some_and(|s| !s.has_news()));
+        free.ready = done;
+        free.draining = still;
+        free.ready.pop()
+    }
+
+    fn append(&self) -> Option<StreamSlot> {
+        let index = self
+            .opened
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |opened| {
+                (opened < STREAMS_MAX).then(|| opened + 1)
+            })
+            .ok()?;
+        let (chunk, _) = place(StreamSlot::new(index))?;
+        self.chunks.get(chunk)?.get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
+        Some(StreamSlot::new(index))
+    }
+
+    pub(crate) fn slot(&self, me: StreamSlot) -> Option<&Slot> {
+        let (chunk, offset) = place(me)?;
+        self.chunks.get(chunk)?.get()?.get(offset)
+    }
+
+    /// Whether everything up to `point` is known to be done. Makes no driver call.
+    #[must_use]
+    pub fn is_complete(&self, point: Point) -> bool {
+        self.slot(point.stream).is_some_and(|slot| slot.is_complete(point.mark))
+    }
+
+    /// Whether the next operation on `stream` is known to come after `point`.
+    #[must_use]
+    pub fn knows(&self, stream: StreamSlot, point: Point) -> bool {
+        point.stream == stream
+            || self.is_complete(point)
+            || self.slot(stream).is_some_and(|slot| slot.clock_covers(point))
+    }
+
+    /// Whether the next operation on `stream` is known to come after all of `frontier`.
+    #[must_use]
+    pub fn knows_all(&self, stream: StreamSlot, frontier: &Frontier) -> bool {
+        let mut open = frontier
+            .iter()
+            .filter(|point| point.stream != stream && !self.is_complete(*point))
+            .peekable();
+        open.peek().is_none() || self.slot(stream).is_some_and(|slot| slot.clock_covers_all(open))
+    }
+
+    /// A query or a synchronisation that began after the frontier was stamped said yes.
+    pub(crate) fn learn_complete(&self, frontier: &Frontier) {
+        for point in frontier.iter() {
+            if let Some(slot) = self.slot(point.stream) {
+                slot.learn_complete(point.mark);
+            }
+        }
+    }
+
+    /// `stream` was made to wait for an event with `stamp`, by a call that succeeded.
+    pub(crate) fn learn_wait(&self, stream: StreamSlot, stamp: &Stamp, waited: u64) {
+        if let Some(slot) = self.slot(stream) {
+            slot.join(stream, &stamp.frontier, self);
+            let open = stamp.frontier.iter().any(|point| !self.is_complete(point));
+            if stamp.gated && open {
+                slot.gate(waited);
+            }
+        }
+    }
+
+    /// Where every stream of `context` stands: what a synchronisation that begins now covers.
+    pub(crate) fn positions_in(&self, context: u64) -> Frontier {
+        (0..self.opened.load(Ordering::Acquire))
+            .map(StreamSlot::new)
+            .filter_map(|me| Some((me, self.slot(me)?)))
+            .filter(|(_, slot)| slot.context() == context)
+            .map(|(me, slot)| Point { stream: me, mark: slot.submitted() })
+            .collect()
+    }
+}
+
+fn place(me: StreamSlot) -> Option<(usize, usize)> {
+    let index = usize::try_from(me.index()).ok()?;
+    Some((index / CHUNK, index % CHUNK))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! One stream's counters and clock.
+
+use super::{Frontier, Point, Quiet, Registry, Stamp, StreamSlot};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+
+/// The raw handle is known to others, or belongs to them.
+const SHARED: u32 = 1;
+/// The stream takes no more work.
+const RETIRED: u32 = 2;
+/// A clock longer than this drops its complete points at the next join.
+const CLOCK_POINTS_MAX: usize = 8;
+
+/// One stream's counters and clock; see the module's rules.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// Submissions whose driver call succeeded, plus the positions of shared streams.
+    submitted: AtomicU64,
+    /// Every submission up to this one is known to be done.
+    complete: AtomicU64,
+    /// Driver calls begun, and driver calls that returned: equal when none is in flight.
+    started: AtomicU64,
+    finished: AtomicU64,
+    /// The last submission that may wait for the host.
+    gated: AtomicU64,
+    flags: AtomicU32,
+    context: AtomicU64,
+    /// The points of other streams that this stream's next operation comes after.
+    clock: Mutex<Frontier>,
+}
+
+impl Slot {
+    pub(crate) fn new() -> Self {
+        Self {
+            submitted: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            gated: AtomicU64::new(0),
+            flags: AtomicU32::new(0),
+            context: AtomicU64::new(0),
+            clock: Mutex::new(Frontier::new()),
+        }
+    }
+
+    /// Gives the slot to a new stream. The counters go on.
+    pub(crate) fn open(&self, context: u64, shared: bool) {
+        *lock(&self.clock) = Frontier::new();
+        self.context.store(context, Ordering::Release);
+        self.flags.store(if shared { SHARED } else { 0 }, Ordering::Release);
+    }
+
+    pub(crate) fn context(&self) -> u64 {
+        self.context.load(Ordering::Acquire)
+    }
+
+    /// Someone else may submit from now on.
+    pub(crate) fn share(&self) {
+        self.flags.fetch_or(SHARED, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flags.load(Ordering::SeqCst) & SHARED != 0
+    }
+
+    /// Nothing is submitted any more, by anyone.
+    pub(crate) fn retire(&self) {
+        self.flags.fetch_or(RETIRED, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.flags.load(Ordering::SeqCst) & RETIRED != 0
+    }
+
+    /// The mark of "now". On a shared stream this is always a new mark (O2).
+    pub(crate) fn position(&self) -> u64 {
+        if self.flags.load(Ordering::SeqCst) == SHARED {
+            self.submitted.fetch_add(1, Ordering::SeqCst) + 1
+        } else {
+            self.submitted()
+        }
+    }
+
+    /// The highest mark anybody can hold.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::SeqCst)
+    }
+
+    /// A driver call that may add work begins.
+    pub(crate) fn start(&self) {
+        self.started.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The call returned; gives the mark that covers it if it `succeeded`.
+    pub(crate) fn finish(&self, succeeded: bool) -> Option<u64> {
+        let mark = succeeded.then(|| self.submitted.fetch_add(1, Ordering::SeqCst) + 1);
+        self.finished.fetch_add(1, Ordering::SeqCst);
+        mark
+    }
+
+    /// A witness that no submission is in flight now, to be shown to [`Slot::is_still_quiet`].
+    pub(crate) fn quiet(&self) -> Option<Quiet> {
+        // In this order: every call begun by the second read had returned by the first.
+        let finished = self.finished.load(Ordering::SeqCst);
+        let started = self.started.load(Ordering::SeqCst);
+        (finished == started).then_some(Quiet(started))
+    }
+
+    /// Whether no submission began since `quiet` was taken: a record made in between covers its
+    /// point and nothing more.
+    pub(crate) fn is_still_quiet(&self, quiet: Quiet) -> bool {
+        self.started.load(Ordering::SeqCst) == quiet.0
+    }
+
+    /// What a record that begins after this call may claim when it succeeds.
+    pub(crate) fn stamp(&self, me: StreamSlot, gated_anyway: bool) -> Stamp {
+        let mark = self.position();
+        let mut frontier = lock(&self.clock).clone();
+        let point = Point { stream: me, mark };
+        frontier.insert(point);
+        Stamp { point, frontier, gated: gated_anyway || self.is_gated() }
+    }
+
+    /// This stream was made to wait for everything in `frontier`.
+    pub(crate) fn join(&self, me: StreamSlot, frontier: &Frontier, registry: &Registry) {
+        let mut clock = lock(&self.clock);
+        for point in frontier.iter() {
+            if point.stream != me && !registry.is_complete(point) {
+                clock.insert(point);
+            }
+        }
+        if CLOCK_POINTS_MAX < clock.len() {
+            clock.prune_complete(registry);
+        }
+    }
+
+    /// Whether the clock has `point`, whose stream is another one.
+    pub(crate) fn clock_covers(&self, point: Point) -> bool {
+        lock(&self.clock).covers(point)
+    }
+
+    pub(crate) fn clock_covers_all(&self, mut points: impl Iterator<Item = Point>) -> bool {
+        let clock = lock(&self.clock);
+        points.all(|point| clock.covers(point))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn clock_len(&self) -> usize {
+        lock(&self.clock).len()
+    }
+
+    pub(crate) fn is_complete(&self, mark: u64) -> bool {
+        mark <= self.complete.load(Ordering::Acquire)
+    }
+
+    /// Whether anybody may hold a point that is not known complete.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.is_complete(self.submitted())
+    }
+
+    pub(crate) fn learn_complete(&self, mark: u64) {
+        self.complete.fetch_max(mark, Ordering::AcqRel);
+    }
+
+    /// What was submitted up to `mark` may wait for the host.
+    pub(crate) fn gate(&self, mark: u64) {
+        self.gated.fetch_max(mark, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_gated(&self) -> bool {
+        !self.is_complete(self.gated.load(Ordering::Acquire))
+    }
+}

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
 
 use super::manifest::{Entry, Kind, Manifest};
 use super::probe::{Packed, Probe};
@@ -26,7 +27,7 @@ struct Run {
     manifest: Manifest,
     probe: Probe,
     results: Results,
-    scratch: PathBuf,
+    scratch: TempDir,
     totals: Totals,
 }
 
@@ -39,15 +40,13 @@ pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Resul
     let wanted: Vec<Kind> = wanted.collect();
     let stale: Vec<&str> = wanted.iter().flat_map(|kind| files_of(*kind)).copied().collect();
     let results = Results::begin(out, &stale)?;
-    let scratch = std::env::temp_dir().join(format!("wellspring-gpu-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = tempfile::tempdir().context("making a folder for temporary files")?;
     let totals = Totals::default();
     let mut run = Run { pack, manifest, probe, results, scratch, totals };
     run.describe()?;
     for kind in wanted {
         run.kind(kind)?;
     }
-    std::fs::remove_dir_all(&run.scratch)?;
     Ok(run.totals)
 }
 
@@ -97,7 +96,7 @@ impl Run {
         for test in &entry.tests {
             let mut command = self.command(entry);
             let measured = &mut self.probe.measured;
-            let (scratch, results) = (&self.scratch, &self.results);
+            let (scratch, results) = (self.scratch.path(), &self.results);
             let run = suite::run(entry, test, &mut command, scratch, results, measured)?;
             self.count(run.passed, &format!("{}::{test}", entry.name), &run.how, run.seconds);
             runs.push(run);
@@ -107,7 +106,7 @@ impl Run {
     }
 
     fn replay(&mut self, entry: &Entry) -> Result<()> {
-        let run = replays::run(entry, &mut self.command(entry), &self.scratch)?;
+        let run = replays::run(entry, &mut self.command(entry), self.scratch.path())?;
         self.results.append(REPLAYS, &serde_json::to_string(&run)?)?;
         self.count(run.passed, &format!("replay {}", entry.name), &run.how, run.seconds);
         Ok(())
@@ -115,14 +114,14 @@ impl Run {
 
     fn bench(&mut self, entry: &Entry) -> Result<()> {
         let mut command = self.command(entry);
-        let passed = benches::run(entry, &mut command, &self.scratch, &self.results)?;
+        let passed = benches::run(entry, &mut command, self.scratch.path(), &self.results)?;
         self.count(passed, &format!("bench {}", entry.name), "see benches.txt", 0.0);
         Ok(())
     }
 
     fn example(&mut self, entry: &Entry) -> Result<()> {
         let limit = Duration::from_secs(entry.seconds_max);
-        let ended = process::run(&mut self.command(entry), limit, &self.scratch)?;
+        let ended = process::run(&mut self.command(entry), limit, self.scratch.path())?;
         self.results.append_words(EXAMPLES, &entry.name, &ended)?;
         let name = format!("example {}", entry.name);
         self.count(ended.succeeded(), &name, &ended.describe(), ended.seconds);
@@ -147,3 +146,6 @@ impl Run {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

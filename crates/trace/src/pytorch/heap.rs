@@ -187,7 +187,7 @@ impl RawAction {
 pub(super) struct Budget {
     left: u64,
     limit: u64,
-    /// Where the pickle stands, for messages.
+    /// Offset of the opcode being run, for messages.
     pub(super) offset: u64,
 }
 

@@ -24,30 +24,20 @@ pub(super) struct Machine<'a> {
     /// Heights of the stack at each open mark.
     marks: Vec<usize>,
     memo: Vec<Option<Value>>,
-    /// Offset of the opcode being run.
-    offset: u64,
     /// Where the last announced frame ends.
     frame_end: u64,
 }
 
 impl<'a> Machine<'a> {
     pub(super) const fn new(window: Window<'a>, heap: Heap) -> Self {
-        Self {
-            window,
-            heap,
-            stack: Vec::new(),
-            marks: Vec::new(),
-            memo: Vec::new(),
-            offset: 0,
-            frame_end: 0,
-        }
+        Self { window, heap, stack: Vec::new(), marks: Vec::new(), memo: Vec::new(), frame_end: 0 }
     }
 
     /// Runs to the end of the pickle.
     pub(super) fn run(mut self) -> Result<Outcome, ReadError> {
         self.window.check_pickle_start()?;
         loop {
-            self.offset = self.window.offset();
+            self.heap.budget.offset = self.window.offset();
             let code = self.window.byte()?;
             if code == op::STOP {
                 return self.stop();
@@ -80,7 +70,6 @@ impl<'a> Machine<'a> {
             }
             op::MEMOIZE => {
                 let value = self.top()?;
-                self.budget_offset();
                 self.heap.budget.push(&mut self.memo, Some(value))
             }
             op::LONG1 => {
@@ -99,10 +88,7 @@ impl<'a> Machine<'a> {
                 let value = self.window.array()?;
                 self.push(Value::Int(i64::from(i32::from_le_bytes(value))))
             }
-            op::MARK => {
-                self.budget_offset();
-                self.heap.budget.push(&mut self.marks, self.stack.len())
-            }
+            op::MARK => self.heap.budget.push(&mut self.marks, self.stack.len()),
             op::EMPTY_DICT => {
                 let dict = self.heap.add_dict()?;
                 self.push(dict)
@@ -118,7 +104,6 @@ impl<'a> Machine<'a> {
 
     /// The opcodes that are not in every trace entry.
     fn step_rare(&mut self, code: u8) -> Result<(), ReadError> {
-        self.budget_offset();
         match code {
             op::PROTO => self.protocol(),
             op::FRAME => self.frame(),
@@ -199,8 +184,8 @@ impl<'a> Machine<'a> {
                 self.set_items_of(dict, height)
             }
             _ => Err(match refused_name(code) {
-                Some(name) => ReadError::RefusedOpcode { name, code, offset: self.offset },
-                None => ReadError::UnknownOpcode { code, offset: self.offset },
+                Some(name) => ReadError::RefusedOpcode { name, code, offset: self.offset() },
+                None => ReadError::UnknownOpcode { code, offset: self.offset() },
             }),
         }
     }
@@ -275,7 +260,7 @@ impl<'a> Machine<'a> {
             *slot = Some(value);
             return Ok(());
         }
-        if self.offset < u64::from(key) {
+        if self.offset() < u64::from(key) {
             return Err(self.malformed("a memo key is written that is larger than its offset"));
         }
         let more = position + 1 - self.memo.len();
@@ -376,19 +361,19 @@ impl<'a> Machine<'a> {
         if items.len() % 2 != 0 {
             return Err(self.malformed("a dict key has no value"));
         }
-        self.heap.budget.offset = self.offset;
         self.heap.extend_dict(dict, items)?;
         self.stack.truncate(height);
         Ok(())
     }
 
-    fn budget_offset(&mut self) {
-        self.heap.budget.offset = self.offset;
+    /// Offset of the opcode being run.
+    const fn offset(&self) -> u64 {
+        self.heap.budget.offset
     }
 
     #[cold]
     fn malformed(&self, problem: &'static str) -> ReadError {
-        ReadError::Malformed { problem, offset: self.offset }
+        ReadError::Malformed { problem, offset: self.offset() }
     }
 
     #[cold]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::manifest::Entry;
-use super::process;
+use super::process::{self, Ended};
 use super::results::{BENCHES, Results};
 
 /// How a line begins that holds median, lower and upper bound in nanoseconds, and the name.
@@ -26,13 +26,13 @@ pub(crate) struct Median {
     pub(crate) upper: f64,
 }
 
-/// Whether the bench ended with success and measured something.
+/// How the bench ended, and whether it ended with success and measured something.
 pub(crate) fn run(
     entry: &Entry,
     command: &mut Command,
     scratch: &Path,
     results: &Results,
-) -> Result<bool> {
+) -> Result<(Ended, bool)> {
     let home = scratch.join("criterion").join(&entry.name);
     std::fs::create_dir_all(&home)?;
     command.env("CRITERION_HOME", &home);
@@ -40,7 +40,8 @@ pub(crate) fn run(
     results.append_words(BENCHES, &entry.name, &ended)?;
     let medians = collect(&home)?;
     results.append(BENCHES, &lines(&medians)?)?;
-    Ok(ended.succeeded() && !medians.is_empty())
+    let passed = ended.succeeded() && !medians.is_empty();
+    Ok((ended, passed))
 }
 
 /// Every median criterion left below `home`, by name.

@@ -1,4 +1,4 @@
-//! Builds tests, benches, examples, `wellspring` and this xtask into one folder with a manifest.
+//! Builds tests, benches, examples and `wellspring` into one folder with a manifest and this xtask.
 //!
 //! Needs cargo and `strip`; needs no GPU. What is built is found in the workspace: tests called
 //! `gpu` of packages with a `gpu` feature, and every example and bench.
@@ -41,13 +41,14 @@ pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
     for target in &targets {
         let built = target.build(&shell)?;
         let file = target.file_name();
-        shell.create_dir(folder.join(&file).parent().context("a pack has a folder")?)?;
-        let packed = folder.join(&file);
-        cmd!(shell, "strip -o {packed} {built}").quiet().run().context("is `strip` installed?")?;
+        let packed = strip(&shell, &built, folder, &file)?;
         entries.extend(entry(target, file, &packed)?);
     }
+    strip(&shell, &std::env::current_exe()?, folder, "xtask")?;
     if folder.join(COMMAND).exists() {
         entries.extend(pack_traces(traces, folder)?);
+    } else {
+        println!("no package has a binary `{COMMAND}`: no replay is packed");
     }
     let commit = commit(&shell)?;
     let packed_at = cmd!(shell, "date -u +%Y-%m-%dT%H:%MZ").read()?;
@@ -57,6 +58,14 @@ pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
     ensure!(bytes < PACK_BYTES_MAX, "{bytes} bytes packed, {PACK_BYTES_MAX} may travel");
     print_summary(&manifest, bytes);
     Ok(())
+}
+
+/// Copies a program into the pack without what only a debugger needs.
+fn strip(shell: &Shell, built: &Path, folder: &Path, file: &str) -> Result<PathBuf> {
+    let packed = folder.join(file);
+    shell.create_dir(packed.parent().context("a packed file lies in a folder")?)?;
+    cmd!(shell, "strip -o {packed} {built}").quiet().run().context("is `strip` installed?")?;
+    Ok(packed)
 }
 
 fn print_summary(manifest: &Manifest, bytes: u64) {

@@ -114,8 +114,9 @@ impl Run {
 
     fn bench(&mut self, entry: &Entry) -> Result<()> {
         let mut command = self.command(entry);
-        let passed = benches::run(entry, &mut command, self.scratch.path(), &self.results)?;
-        self.count(passed, &format!("bench {}", entry.name), "see benches.txt", 0.0);
+        let (ended, passed) =
+            benches::run(entry, &mut command, self.scratch.path(), &self.results)?;
+        self.count(passed, &format!("bench {}", entry.name), &ended.describe(), ended.seconds);
         Ok(())
     }
 

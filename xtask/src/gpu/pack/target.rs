@@ -9,10 +9,9 @@ use xshell::{Shell, cmd};
 /// The feature that declares a package's GPU tests, and the one that brings the simulated device.
 const FEATURE_GPU: &str = "gpu";
 const FEATURE_SIM: &str = "sim";
-/// The packages whose programs run the rest: the `wellspring` command and this xtask.
-const TOOL_PACKAGES: &[&str] = &["cli", "xtask"];
-/// The binaries of those packages that travel.
-const TOOLS: &[&str] = &["wellspring", "xtask"];
+/// The package of the `wellspring` command, and the binary of it that travels.
+const TOOL_PACKAGE: &str = "cli";
+const TOOL: &str = "wellspring";
 
 /// One program to build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,10 +102,7 @@ fn usage(package: &Value, target: &Value) -> Option<Use> {
         "test" if name == FEATURE_GPU && has_feature(package, FEATURE_GPU) => Some(Use::Test),
         "bench" => Some(Use::Bench),
         "example" => Some(Use::Example),
-        "bin" => {
-            let is_tool = TOOL_PACKAGES.contains(&package_name.as_str());
-            (is_tool && TOOLS.contains(&name.as_str())).then_some(Use::Tool)
-        }
+        "bin" if package_name == TOOL_PACKAGE && name == TOOL => Some(Use::Tool),
         _ => None,
     }
 }

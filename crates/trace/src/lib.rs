@@ -2,8 +2,22 @@
 //!
 //! Start with [`pytorch::read_file`]: it judges a PyTorch memory snapshot, plain or compressed,
 //! and gives a typed [`pytorch::Snapshot`]. [`pytorch::Snapshot::trace`] picks one device;
-//! [`Summary`] says what its trace recorded, and [`Operations`] lists it as numbered blocks
-//! and streams, beginning with the blocks that were alive before the trace began.
+//! [`Operations`] lists its trace as numbered blocks and streams, beginning with the blocks that
+//! were alive before the trace began, and [`Summary`] says what PyTorch itself needed for it.
+//!
+//! ```
+//! use trace::pytorch::{ReadOptions, read_file};
+//!
+//! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces");
+//! let file = std::path::Path::new(folder).join("side_stream.pickle.zst");
+//! let snapshot = read_file(&file, &ReadOptions::default(), None)?;
+//! let trace = snapshot.trace(None)?;
+//! let operations = trace.operations();
+//! let summary = trace.summary(&operations);
+//! assert_eq!(summary.deferred_free_count, 399);
+//! assert_eq!(summary.recorded_peak_reserved_bytes, 11_744 << 20);
+//! # Ok::<(), trace::pytorch::ReadError>(())
+//! ```
 //!
 //! This crate knows nothing of allocators, devices or command lines, prints nothing and runs
 //! nothing that a file asks for. Its invariants:

@@ -35,7 +35,6 @@ impl StreamNumber {
 
 /// One step of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Operation {
     /// Allocate a block that was not allocated before.
     Allocate {

@@ -47,7 +47,7 @@ fn check_invariants(operations: &trace::Operations) {
             Operation::Free { block, deferred: true } => (block, State::Live, State::Pending),
             Operation::Free { block, deferred: false } => (block, State::Live, State::Gone),
             Operation::Complete { block } => (block, State::Pending, State::Gone),
-            _ => continue,
+            Operation::OutOfMemory { .. } => continue,
         };
         assert_eq!(states[block.index()], from, "{operation:?}");
         states[block.index()] = to;

@@ -26,9 +26,9 @@ const fn beside(package: &'static str, number: u32, only: &'static [&'static str
 const LAYERS: &[Layer] = &[
     layer("cuda-sys", 0),
     layer("cuda-sim", 1),
-    layer("kernels", 1),
     layer("conformance", 1),
     layer("streams", 2),
+    beside("kernels", 2, &["cuda-sim"]),
     layer("allocator", 3),
     layer("wellspring", 4),
     beside("trace", 1, &[]),
@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn the_same_layer_is_not_lower() {
-        let manifest = "[package]\nname = \"cuda-sim\"\n[dependencies]\nkernels.workspace = true\n";
+        let manifest =
+            "[package]\nname = \"conformance\"\n[dependencies]\ncuda-sim.workspace = true\n";
         assert_eq!(complaints(manifest).len(), 1);
     }
 

@@ -67,3 +67,27 @@ fn run_step(step: &Step) -> Result<bool> {
     let status = command.status().with_context(|| format!("starting `{}`", step.words))?;
     Ok(status.success())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::{STEPS, Step, run_step};
+
+    #[test]
+    fn every_chore_among_the_steps_exists() {
+        let chores = STEPS.iter().filter(|step| step.words.starts_with("xtask "));
+        let parsed = chores.map(|step| crate::Arguments::try_parse_from(step.words.split(' ')));
+        let wrong: Vec<String> =
+            parsed.filter_map(|parsed| Some(parsed.err()?.to_string())).collect();
+        assert_eq!(wrong, [""; 0]);
+    }
+
+    #[test]
+    fn a_step_fails_when_its_program_does_and_sees_its_environment() {
+        let step = |words| Step { words, environment: &[("WELLSPRING_STEP", "3")] };
+        assert!(run_step(&step("printenv WELLSPRING_STEP")).unwrap());
+        assert!(!run_step(&step("printenv WELLSPRING_NO_SUCH_VARIABLE")).unwrap());
+        assert!(run_step(&step("wellspring-has-no-such-program")).is_err());
+    }
+}

@@ -19,7 +19,7 @@ mod target;
 const PACK_BYTES_MAX: u64 = 48 << 20;
 /// The command that replays traces.
 const COMMAND: &str = "wellspring";
-const TEST_SECONDS_MAX: u64 = 120;
+const TEST_SECONDS_MAX: u64 = 180;
 /// A stress test may take this long: a million allocations and their kernels.
 const STRESS_SECONDS_MAX: u64 = 300;
 const REPLAY_SECONDS_MAX: u64 = 120;

@@ -1,8 +1,46 @@
-//! CUDA streams and events with an order that is known.
+//! CUDA contexts, streams, events, copies and launches, with an order that is known.
+//!
+//! What it does: owns the driver's objects, and keeps for every stream what it is known to come
+//! after, from records, waits and synchronisations that were seen to succeed.
+//!
+//! What it knows nothing about: blocks, size classes, who allocates.
+//!
+//! Start with [`Driver`], then [`Context`] and [`Stream`]; an allocator builds on [`StreamOrder`]
+//! and [`Fence`]. The rules of order stand at the top of [`order`].
+//!
+//! Invariants: knowledge is only added from calls that succeeded, so what happens behind our back
+//! makes us more careful, never wrong. No driver call is made inside a host function, on a context
+//! that has failed, or on a destroyed object. No lock is held across a driver call. Destructors do
+//! not panic, and only [`memory::PinnedMemory`]'s may block.
+
 #![deny(unsafe_code)]
 
+mod capture;
+mod context;
+mod device;
+mod driver;
 mod error;
+mod event;
+mod event_pool;
+mod fence;
+mod graph;
+pub mod memory;
 pub mod order;
+mod stream;
+mod stream_core;
+mod stream_order;
+mod submission;
 mod sync;
+mod synchronize;
 
+pub use context::Context;
+pub use device::{Device, Driver};
+pub use driver::{BorrowPromises, ParameterValue, in_host_function};
 pub use error::{Code, DriverError, Error};
+pub use event::Event;
+pub use fence::Fence;
+pub use graph::{Capture, CaptureMode, Graph, GraphExec, Hold, is_broken_capture};
+pub use order::{Frontier, Point, Registry, StreamSlot};
+pub use stream::{PerThreadStream, Stream, StreamOptions};
+pub use stream_order::StreamOrder;
+pub use submission::Submission;

@@ -5,8 +5,8 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// The raw handle is known to others, or belongs to them.
 const SHARED: u32 = 1;
-/// The stream takes no more work.
-const RETIRED: u32 = 2;
+/// In `submitted`: the stream takes no more work, and its last mark is the rest of the word.
+const RETIRED: u64 = 1 << 63;
 /// A clock longer than this drops its complete points at the next join.
 const CLOCK_POINTS_MAX: usize = 8;
 
@@ -46,7 +46,8 @@ impl Slot {
     pub(crate) fn open(&self, context: u64, shared: bool) {
         *lock(&self.clock) = Frontier::new();
         self.context.store(context, Ordering::Release);
-        self.flags.store(if shared { SHARED } else { 0 }, Ordering::Release);
+        self.flags.store(if shared { SHARED } else { 0 }, Ordering::SeqCst);
+        self.submitted.fetch_and(!RETIRED, Ordering::SeqCst);
     }
 
     pub(crate) fn context(&self) -> u64 {
@@ -62,27 +63,34 @@ impl Slot {
         self.flags.load(Ordering::SeqCst) & SHARED != 0
     }
 
-    /// Nothing is submitted any more, by anyone.
-    pub(crate) fn retire(&self) {
-        self.flags.fetch_or(RETIRED, Ordering::SeqCst);
+    /// Nothing is submitted any more, by anyone: from now on every position is the mark this
+    /// gives, so one last fence covers them all.
+    pub(crate) fn retire(&self) -> u64 {
+        let step = u64::from(self.is_shared());
+        let before = self.submitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
+            (word & RETIRED == 0).then(|| (word + step) | RETIRED)
+        });
+        before.map_or_else(|word| word & !RETIRED, |word| word + step)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
-        self.flags.load(Ordering::SeqCst) & RETIRED != 0
+        self.submitted.load(Ordering::SeqCst) & RETIRED != 0
     }
 
     /// The mark of "now". On a shared stream this is always a new mark (O2).
     pub(crate) fn position(&self) -> u64 {
-        if self.flags.load(Ordering::SeqCst) == SHARED {
-            self.submitted.fetch_add(1, Ordering::SeqCst) + 1
-        } else {
-            self.submitted()
+        if !self.is_shared() {
+            return self.submitted();
         }
+        let before = self.submitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
+            (word & RETIRED == 0).then_some(word + 1)
+        });
+        before.map_or_else(|word| word & !RETIRED, |word| word + 1)
     }
 
     /// The highest mark anybody can hold.
     pub(crate) fn submitted(&self) -> u64 {
-        self.submitted.load(Ordering::SeqCst)
+        self.submitted.load(Ordering::SeqCst) & !RETIRED
     }
 
     /// A driver call that may add work begins.
@@ -92,7 +100,8 @@ impl Slot {
 
     /// The call returned; gives the mark that covers it if it `succeeded`.
     pub(crate) fn finish(&self, succeeded: bool) -> Option<u64> {
-        let mark = succeeded.then(|| self.submitted.fetch_add(1, Ordering::SeqCst) + 1);
+        let mark =
+            succeeded.then(|| (self.submitted.fetch_add(1, Ordering::SeqCst) & !RETIRED) + 1);
         self.finished.fetch_add(1, Ordering::SeqCst);
         mark
     }
@@ -113,7 +122,11 @@ impl Slot {
 
     /// What a record that begins after this call may claim when it succeeds.
     pub(crate) fn stamp(&self, me: StreamSlot, gated_anyway: bool) -> Stamp {
-        let mark = self.position();
+        self.stamp_at(me, self.position(), gated_anyway)
+    }
+
+    /// The same for a mark that was read before.
+    pub(crate) fn stamp_at(&self, me: StreamSlot, mark: u64, gated_anyway: bool) -> Stamp {
         let mut frontier = lock(&self.clock).clone();
         let point = Point { stream: me, mark };
         frontier.insert(point);

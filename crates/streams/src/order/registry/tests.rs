@@ -157,6 +157,27 @@ fn r5_a_gate_passes_to_waiters_and_ends_with_completion() {
 }
 
 #[test]
+fn o6_a_retired_stream_has_one_last_position_shared_or_not() {
+    for shared in [false, true] {
+        let registry = Registry::new();
+        let me = registry.open(1, shared).unwrap();
+        let slot = registry.slot(me).unwrap();
+        slot.start();
+        slot.finish(true);
+        let last = slot.retire();
+        assert!(slot.is_retired());
+        assert_eq!(slot.position(), last);
+        assert_eq!(slot.retire(), last);
+        registry.learn_complete(&Frontier::from(Point { stream: me, mark: last }));
+        registry.close(me);
+        assert_eq!(registry.open(1, false), Some(me));
+        assert!(!slot.is_retired());
+        slot.start();
+        assert_eq!(slot.finish(true), Some(last + 1));
+    }
+}
+
+#[test]
 fn o10_positions_of_one_context_say_nothing_of_another() {
     let (engine, streams) = Engine::with(1);
     let elsewhere = engine.registry.open(2, false).unwrap();

@@ -1,0 +1,351 @@
+//! Contexts: where streams, events and memory are made.
+
+use std::collections::HashMap;
+
+use crate::device::{Device, Driver};
+use crate::driver::{DriverContext, DriverStream, Special};
+use crate::error::{DriverError, Error};
+use crate::event_pool::EventPool;
+use crate::fence::Fence;
+use crate::graph::Grave;
+use crate::order::Registry;
+use crate::stream::{PerThreadStream, Stream, StreamOptions};
+use crate::stream_core::{StreamHandle, StreamKind, StreamTraits};
+use crate::sync::{
+    Arc, AtomicBool, AtomicUsize, Mutex, Ordering, ThreadId, Weak, current_thread, lock,
+};
+
+/// A context: where streams, events and memory are made. Clones are the same context.
+///
+/// It lives until the last thing made in it is gone. `Send`, `Sync`; no call leaves it current.
+#[derive(Debug, Clone)]
+pub struct Context {
+    core: Arc<ContextCore>,
+}
+
+/// What streams, events and memory of a context share.
+#[derive(Debug)]
+pub(crate) struct ContextCore {
+    pub(crate) raw: Arc<DriverContext>,
+    device: Device,
+    id: u64,
+    pub(crate) pool: Arc<EventPool>,
+    streams: Mutex<Streams>,
+    /// Captures that were begun through us and have not ended.
+    pub(crate) captures: AtomicUsize,
+    synchronous: AtomicBool,
+    /// Fences of streams that are gone, so that their slots can be used again.
+    orphans: Mutex<Vec<Fence>>,
+    /// What destroyed graphs still hold.
+    graves: Mutex<Vec<Grave>>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    by_id: HashMap<u64, Weak<StreamHandle>>,
+    legacy: Weak<StreamHandle>,
+    per_thread: HashMap<ThreadId, Weak<StreamHandle>>,
+}
+
+/// Orphans asked at one time.
+const ORPHANS_ASKED_MAX: usize = 8;
+
+impl ContextCore {
+    fn new(driver: &Driver, raw: DriverContext, id: u64) -> Self {
+        let raw = Arc::new(raw);
+        Self {
+            device: Device::of(driver, &raw),
+            id,
+            pool: Arc::new(EventPool::new(Arc::clone(&raw))),
+            raw,
+            streams: Mutex::default(),
+            captures: AtomicUsize::new(0),
+            synchronous: AtomicBool::new(false),
+            orphans: Mutex::default(),
+            graves: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        self.device.driver()
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        self.driver().registry()
+    }
+
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.synchronous.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the last fence of a stream that is gone until it has passed.
+    pub(crate) fn adopt_orphan(&self, fence: Fence) {
+        lock(&self.orphans).push(fence);
+    }
+
+    /// Keeps what a destroyed graph held until its last replays are done.
+    pub(crate) fn bury(&self, grave: Grave) {
+        lock(&self.graves).push(grave);
+    }
+
+    /// Asks a bounded number of fences that nobody else asks, and lets go of what is done.
+    pub(crate) fn sweep(&self) -> Result<(), Error> {
+        drop(self.living_streams());
+        let asked: Vec<Fence> =
+            lock(&self.orphans).iter().take(ORPHANS_ASKED_MAX).cloned().collect();
+        for fence in asked {
+            fence.query()?;
+        }
+        lock(&self.orphans).retain(|fence| !fence.is_known_complete());
+        let fences: Vec<Fence> = lock(&self.graves)
+            .iter()
+            .filter_map(|grave| grave.first_open_fence().cloned())
+            .take(ORPHANS_ASKED_MAX)
+            .collect();
+        for fence in fences {
+            fence.query()?;
+        }
+        let mut graves = lock(&self.graves);
+        let (done, open) = std::mem::take(&mut *graves).into_iter().partition(Grave::is_done);
+        *graves = open;
+        drop(graves);
+        // What was held may be anything, also something that uses this context: no lock is held.
+        let done: Vec<Grave> = done;
+        drop(done);
+        Ok(())
+    }
+
+    /// Refuses when a capture of this context is known, or found on a stream that others use.
+    pub(crate) fn refuse_while_capturing(&self) -> Result<(), Error> {
+        let refused = Error::ContextCapturing { context: self.id };
+        if 0 < self.captures.load(Ordering::SeqCst) {
+            return Err(refused);
+        }
+        for handle in self.living_streams() {
+            if handle.core().is_capturing() {
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    fn living_streams(&self) -> Vec<Arc<StreamHandle>> {
+        let mut streams = lock(&self.streams);
+        streams.by_id.retain(|_, stream| 0 < stream.strong_count());
+        streams.per_thread.retain(|_, stream| 0 < stream.strong_count());
+        let mut living: Vec<_> = streams.by_id.values().filter_map(Weak::upgrade).collect();
+        living.extend(streams.legacy.upgrade());
+        let mine = streams.per_thread.get(&current_thread().id());
+        living.extend(mine.and_then(Weak::upgrade));
+        living
+    }
+}
+
+impl Context {
+    pub(crate) fn from_core(core: Arc<ContextCore>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<ContextCore> {
+        &self.core
+    }
+
+    pub(crate) fn primary(device: &Device) -> Result<Self, Error> {
+        let driver = device.driver();
+        let raw = DriverContext::retain(driver.calls(), device.handle())?;
+        Self::adopt(driver, raw, true)
+    }
+
+    /// The open context that `raw` is, or a new one; identity is the driver's id (O8).
+    pub(crate) fn adopt(driver: &Driver, raw: DriverContext, owned: bool) -> Result<Self, Error> {
+        let id = match raw.id() {
+            Ok(id) => id,
+            // A driver without ids: the handle of a primary context stays the same while it is
+            // retained, and ours is retained for as long as it is known here.
+            Err(Error::MissingEntryPoint(_)) if owned => {
+                let known = driver.contexts();
+                let same = known.iter().find(|context| context.core.raw.raw() == raw.raw());
+                same.map_or_else(|| driver.fresh_id(), Self::id)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(driver.adopt(id, || ContextCore::new(driver, raw, id)))
+    }
+
+    /// The driver's id for this context, which no other context ever has.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.core.id
+    }
+
+    /// The context's device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.core.device
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        self.core.driver()
+    }
+
+    /// The driver's own handle, for other libraries.
+    #[must_use]
+    pub fn as_raw(&self) -> cuda_sys::CUcontext {
+        self.core.raw.raw()
+    }
+
+    /// The error from which the context does not recover, if it has had one (L4).
+    #[must_use]
+    pub fn first_error(&self) -> Option<DriverError> {
+        self.core.raw.first_error()
+    }
+
+    /// How many errors only a destructor saw.
+    #[must_use]
+    pub fn silent_errors(&self) -> u64 {
+        self.core.raw.silent_errors()
+    }
+
+    /// Free and total bytes of the device.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn memory_info(&self) -> Result<(u64, u64), Error> {
+        self.core.raw.memory_info()
+    }
+
+    /// The least and the greatest stream priority; the greater priority is the smaller number.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn priority_range(&self) -> Result<(i32, i32), Error> {
+        self.core.raw.priority_range()
+    }
+
+    /// Debug mode: when on, every operation submitted from now on is complete before its call
+    /// returns, so that a fault that goes away names a missing edge.
+    pub fn set_synchronous(&self, synchronous: bool) {
+        self.core.synchronous.store(synchronous, Ordering::Relaxed);
+    }
+
+    /// Events that wait in the pool to be used by a fence.
+    #[must_use]
+    pub fn pooled_events(&self) -> usize {
+        self.core.pool.free_count()
+    }
+
+    /// A new stream.
+    ///
+    /// # Errors
+    /// The driver's answer, or that too many streams are alive.
+    pub fn create_stream(&self, options: StreamOptions) -> Result<Stream, Error> {
+        self.core.sweep()?;
+        let raw = DriverStream::create(&self.core.raw, options.non_blocking, options.priority)?;
+        let id = match raw.id() {
+            Ok(id) => id,
+            Err(Error::MissingEntryPoint(_)) => self.driver().fresh_id(),
+            Err(error) => return Err(error),
+        };
+        let traits = StreamTraits {
+            kind: StreamKind::Owned,
+            id,
+            // The driver clamps what is out of range.
+            priority: raw.priority()?,
+            non_blocking: options.non_blocking,
+            never_wait_on: options.never_wait_on,
+            announces_captures: false,
+            announces_gates: false,
+        };
+        let stream = StreamHandle::open(&self.core, raw, traits)?;
+        lock(&self.core.streams).by_id.insert(id, Arc::downgrade(&stream));
+        Ok(Stream::from_handle(stream))
+    }
+
+    /// The legacy default stream of this context.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn legacy_stream(&self) -> Result<Stream, Error> {
+        if let Some(open) = lock(&self.core.streams).legacy.upgrade() {
+            return Ok(Stream::from_handle(open));
+        }
+        let raw = DriverStream::special(&self.core.raw, Special::Legacy);
+        let opened = StreamHandle::open(&self.core, raw, self.default_traits(StreamKind::Legacy))?;
+        let mut streams = lock(&self.core.streams);
+        let (stream, spare) = first_opened(streams.legacy.upgrade(), opened);
+        streams.legacy = Arc::downgrade(&stream);
+        drop(streams);
+        drop(spare);
+        Ok(Stream::from_handle(stream))
+    }
+
+    /// The per-thread default stream of this context and the calling thread.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn per_thread_stream(&self) -> Result<PerThreadStream, Error> {
+        let thread = current_thread().id();
+        let open = lock(&self.core.streams).per_thread.get(&thread).and_then(Weak::upgrade);
+        if let Some(open) = open {
+            return Ok(PerThreadStream::new(Stream::from_handle(open)));
+        }
+        let raw = DriverStream::special(&self.core.raw, Special::PerThread);
+        let traits = self.default_traits(StreamKind::PerThread(thread));
+        let stream = StreamHandle::open(&self.core, raw, traits)?;
+        lock(&self.core.streams).per_thread.insert(thread, Arc::downgrade(&stream));
+        Ok(PerThreadStream::new(Stream::from_handle(stream)))
+    }
+
+    fn default_traits(&self, kind: StreamKind) -> StreamTraits {
+        StreamTraits {
+            kind,
+            id: self.driver().fresh_id(),
+            priority: 0,
+            non_blocking: false,
+            never_wait_on: false,
+            announces_captures: false,
+            announces_gates: false,
+        }
+    }
+
+    /// Takes a foreign stream under `traits`, or gives the one with this id that is open.
+    pub(crate) fn adopt_stream(
+        &self,
+        raw: DriverStream,
+        traits: StreamTraits,
+    ) -> Result<Stream, Error> {
+        let id = traits.id;
+        let open = lock(&self.core.streams).by_id.get(&id).and_then(Weak::upgrade);
+        if let Some(open) = open {
+            // Whoever holds the raw handle may submit.
+            open.core().share();
+            return Ok(Stream::from_handle(open));
+        }
+        let opened = StreamHandle::open(&self.core, raw, traits)?;
+        let mut streams = lock(&self.core.streams);
+        let known = streams.by_id.get(&id).and_then(Weak::upgrade);
+        let (stream, spare) = first_opened(known, opened);
+        streams.by_id.insert(id, Arc::downgrade(&stream));
+        drop(streams);
+        drop(spare);
+        Ok(Stream::from_handle(stream))
+    }
+}
+
+/// The one another thread opened meanwhile, if it did, and what is then left over: that is dropped
+/// by the caller when no lock is held.
+fn first_opened(
+    known: Option<Arc<StreamHandle>>,
+    opened: Arc<StreamHandle>,
+) -> (Arc<StreamHandle>, Option<Arc<StreamHandle>>) {
+    match known {
+        Some(known) => (known, Some(opened)),
+        None => (opened, None),
+    }
+}

@@ -1,0 +1,220 @@
+//! Events that the user records, asks and waits for.
+//!
+//! Protocol (O4): a record begins a version, makes its call, publishes what it claims, ends the
+//! version. A wait or a query reads version and claim, makes its call, and credits the claim only
+//! if no record began meanwhile. So a claim is credited only for the very record the driver acted
+//! on, on any number of threads.
+
+use std::time::Duration;
+
+use crate::capture::CaptureState;
+use crate::context::Context;
+use crate::driver::{DriverEvent, EventKind};
+use crate::error::Error;
+use crate::order::{EventVersion, Stamp};
+use crate::stream_core::{Capturing, StreamCore};
+use crate::sync::{Arc, Mutex, lock};
+
+/// A marker that streams record, and that streams and the host wait for.
+///
+/// Never recorded, it counts as passed. Clones are the same event. `Send`, `Sync`: several threads
+/// may record, ask and wait at the same time; where a record and a wait race, the wait happens,
+/// but nobody is credited with order from it.
+#[derive(Debug, Clone)]
+pub struct Event {
+    inner: Arc<EventInner>,
+}
+
+#[derive(Debug)]
+struct EventInner {
+    context: Context,
+    raw: DriverEvent,
+    version: EventVersion,
+    last: Mutex<LastRecord>,
+}
+
+/// What is known about the last record.
+#[derive(Debug, Clone)]
+enum LastRecord {
+    /// There was none.
+    Never,
+    /// It claims this.
+    Stamped(Arc<Stamp>),
+    /// There may have been one, of which nothing is known: it was made elsewhere, it raced with
+    /// another, or it failed.
+    Unknown,
+    /// It went into a capture.
+    Captured(Arc<CaptureState>),
+}
+
+impl Context {
+    fn event(&self, kind: EventKind) -> Result<Event, Error> {
+        let raw = DriverEvent::create(&self.core().raw, kind)?;
+        Ok(Event::new(self, raw, LastRecord::Never))
+    }
+
+    /// A new event for order alone: the cheapest kind.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn create_event(&self) -> Result<Event, Error> {
+        self.event(EventKind::Plain)
+    }
+
+    /// A new event that remembers when it passed, for [`Event::elapsed_since`].
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn create_timing_event(&self) -> Result<Event, Error> {
+        self.event(EventKind::Timing)
+    }
+
+    /// A new event that another process may open, through its raw handle.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn create_interprocess_event(&self) -> Result<Event, Error> {
+        self.event(EventKind::Interprocess)
+    }
+}
+
+impl Event {
+    fn new(context: &Context, raw: DriverEvent, last: LastRecord) -> Self {
+        let inner = EventInner {
+            context: context.clone(),
+            raw,
+            version: EventVersion::new(),
+            last: Mutex::new(last),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// An event recorded by somebody else, of which nothing is known (O5).
+    pub(crate) fn foreign(context: &Context, raw: DriverEvent) -> Self {
+        Self::new(context, raw, LastRecord::Unknown)
+    }
+
+    /// The event's context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The driver's own handle. What others record on it is unknown here: call
+    /// [`Event::forget_record`] after they did.
+    #[must_use]
+    pub fn as_raw(&self) -> cuda_sys::CUevent {
+        self.inner.raw.raw()
+    }
+
+    /// Somebody recorded the event through its raw handle: nothing is known of it from now on,
+    /// until it is recorded here again.
+    pub fn forget_record(&self) {
+        let record = self.inner.version.begin();
+        self.inner.version.end(&record, |_| *lock(&self.inner.last) = LastRecord::Unknown);
+    }
+
+    pub(crate) fn record_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
+        let (expected, found) = (core.context().id(), self.inner.context.id());
+        if expected != found {
+            return Err(Error::OtherContext { expected, found });
+        }
+        let entered = core.enter()?;
+        let capturing = core.capture_of(&entered)?;
+        let record = self.inner.version.begin();
+        let claim = match &capturing {
+            Capturing::Ours(capture) => LastRecord::Captured(Arc::clone(capture)),
+            Capturing::No => LastRecord::Stamped(Arc::new(core.stamp())),
+        };
+        let recorded = self.inner.raw.record(entered.raw());
+        self.inner.version.end(&record, |credited| {
+            let credited = credited && recorded.is_ok();
+            *lock(&self.inner.last) = if credited { claim.clone() } else { LastRecord::Unknown };
+        });
+        recorded
+    }
+
+    pub(crate) fn wait_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
+        let entered = core.enter()?;
+        let capturing = core.capture_of(&entered)?;
+        let version = self.inner.version.quiet();
+        let last = lock(&self.inner.last).clone();
+        match (last, capturing) {
+            (LastRecord::Captured(theirs), capturing) => {
+                let joins = match &capturing {
+                    Capturing::No => theirs.is_active(),
+                    Capturing::Ours(ours) => Arc::ptr_eq(ours, &theirs),
+                };
+                if !joins {
+                    return Err(Error::CapturedEvent);
+                }
+                entered.raw().wait(&self.inner.raw)?;
+                // The waiter now captures too.
+                theirs.add_member(core);
+                Ok(())
+            }
+            (_, Capturing::Ours(_)) => Err(core.capturing()),
+            (last, Capturing::No) => {
+                let point = core.submit_eagerly(&entered, |raw| raw.wait(&self.inner.raw))?;
+                match last {
+                    _ if !self.inner.version.is_still(version) => core.slot().gate(point.mark),
+                    LastRecord::Stamped(stamp) => {
+                        core.registry().learn_wait(core.me(), &stamp, point.mark);
+                    }
+                    LastRecord::Never => {}
+                    // Nobody knows what is waited for, so it may be the host.
+                    LastRecord::Unknown | LastRecord::Captured(_) => core.slot().gate(point.mark),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the last record has passed; yes if there never was one.
+    ///
+    /// # Errors
+    /// It was recorded in a capture; or the driver's answer.
+    pub fn query(&self) -> Result<bool, Error> {
+        self.ask(DriverEvent::query)
+    }
+
+    /// Blocks until the record that is the last one now has passed.
+    ///
+    /// # Errors
+    /// It was recorded in a capture; or the driver's answer.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.ask(|raw| raw.synchronize().map(|()| true)).map(|_| ())
+    }
+
+    /// Makes a call that says whether the last record has passed, and credits its claim.
+    fn ask(&self, call: impl FnOnce(&DriverEvent) -> Result<bool, Error>) -> Result<bool, Error> {
+        let version = self.inner.version.quiet();
+        let last = lock(&self.inner.last).clone();
+        if let LastRecord::Captured(_) = last {
+            return Err(Error::CapturedEvent);
+        }
+        let passed = call(&self.inner.raw)?;
+        if passed
+            && let LastRecord::Stamped(stamp) = last
+            && self.inner.version.is_still(version)
+        {
+            self.inner.context.core().registry().learn_complete(&stamp.frontier);
+        }
+        Ok(passed)
+    }
+
+    /// The time from `start` to this event, both timing events that have passed.
+    ///
+    /// # Errors
+    /// One of them was recorded in a capture; or the driver's answer: `INVALID_HANDLE` when one
+    /// was never recorded or keeps no time, `NOT_READY` when one has not passed.
+    pub fn elapsed_since(&self, start: &Self) -> Result<Duration, Error> {
+        for event in [self, start] {
+            if let LastRecord::Captured(_) = &*lock(&event.inner.last) {
+                return Err(Error::CapturedEvent);
+            }
+        }
+        let milliseconds = self.inner.raw.elapsed_since(&start.inner.raw)?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
+    }
+}

@@ -1,0 +1,128 @@
+//! A point the device can be asked about.
+
+use std::fmt;
+
+use crate::driver::DriverEvent;
+use crate::error::Error;
+use crate::event_pool::EventPool;
+use crate::order::{Frontier, Point, Registry, Stamp};
+use crate::sync::Arc;
+
+/// A point the device can be asked about: an event whose record there has succeeded (O1).
+///
+/// Clones share one event, which is recorded anew only after the last of them is gone. `Send` and
+/// `Sync`: asking and waiting are allowed on any thread, except inside a host function.
+#[derive(Clone)]
+pub struct Fence {
+    inner: Arc<FenceInner>,
+}
+
+struct FenceInner {
+    /// Taken out only by `drop`.
+    event: Option<DriverEvent>,
+    pool: Arc<EventPool>,
+    registry: Arc<Registry>,
+    stamp: Stamp,
+    exact: bool,
+}
+
+impl Fence {
+    pub(crate) fn new(
+        event: DriverEvent,
+        pool: Arc<EventPool>,
+        registry: Arc<Registry>,
+        stamp: Stamp,
+        exact: bool,
+    ) -> Self {
+        let event = Some(event);
+        Self { inner: Arc::new(FenceInner { event, pool, registry, stamp, exact }) }
+    }
+
+    pub(crate) fn event(&self) -> &DriverEvent {
+        self.inner.event.as_ref().expect("the event leaves only when the last fence is dropped")
+    }
+
+    pub(crate) fn stamp(&self) -> &Stamp {
+        &self.inner.stamp
+    }
+
+    /// Nothing submitted after the point is covered.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.inner.exact
+    }
+
+    /// The point on the recording stream that is done when the fence has passed.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        self.inner.stamp.point
+    }
+
+    /// Everything that is done when the fence has passed.
+    #[must_use]
+    pub fn frontier(&self) -> &Frontier {
+        &self.inner.stamp.frontier
+    }
+
+    /// Whether a waiter may end up waiting for the host: the stream was gated when this was
+    /// recorded, and the point is not known to be done (R5).
+    #[must_use]
+    pub fn is_gated(&self) -> bool {
+        self.inner.stamp.gated && !self.is_known_complete()
+    }
+
+    /// Whether the fence is known to have passed. Makes no driver call.
+    #[must_use]
+    pub fn is_known_complete(&self) -> bool {
+        self.inner.registry.is_complete(self.point())
+    }
+
+    /// Asks the device whether the fence has passed; what is known is not asked.
+    ///
+    /// # Errors
+    /// The driver's answer, or that this is a host function.
+    pub fn query(&self) -> Result<bool, Error> {
+        if self.is_known_complete() {
+            return Ok(true);
+        }
+        let passed = self.event().query()?;
+        if passed {
+            self.learn();
+        }
+        Ok(passed)
+    }
+
+    /// Blocks until the fence has passed.
+    ///
+    /// # Errors
+    /// The driver's answer, or that this is a host function.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        if !self.is_known_complete() {
+            self.event().synchronize()?;
+            self.learn();
+        }
+        Ok(())
+    }
+
+    /// The stamp was read before the record, so before any question about it.
+    fn learn(&self) {
+        self.inner.registry.learn_complete(self.frontier());
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fence")
+            .field("point", &self.point())
+            .field("exact", &self.is_exact())
+            .field("known_complete", &self.is_known_complete())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for FenceInner {
+    fn drop(&mut self) {
+        if let Some(event) = self.event.take() {
+            self.pool.give(event);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Capture into a graph, and replay.
+//!
+//! What a captured operation used is held by the graph, by every executable made from it, and
+//! after an executable was destroyed until its last replays are done (C3).
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+
+use cuda_sys::{CUresult, CUstreamCaptureMode};
+
+use crate::capture::CaptureState;
+use crate::context::Context;
+use crate::driver::{DriverExec, DriverGraph};
+use crate::error::{Code, Error};
+use crate::fence::Fence;
+use crate::stream::Stream;
+use crate::stream_core::Capturing;
+use crate::submission::Submission;
+use crate::sync::{Arc, Mutex, Ordering, lock};
+
+/// Which calls of other code a capture forbids while it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CaptureMode {
+    /// Calls on any thread that might disturb it.
+    #[default]
+    Global,
+    /// Such calls on the thread that began it.
+    ThreadLocal,
+    /// None.
+    Relaxed,
+}
+
+impl From<CaptureMode> for CUstreamCaptureMode {
+    fn from(mode: CaptureMode) -> Self {
+        match mode {
+            CaptureMode::Global => Self::CU_STREAM_CAPTURE_MODE_GLOBAL,
+            CaptureMode::ThreadLocal => Self::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            CaptureMode::Relaxed => Self::CU_STREAM_CAPTURE_MODE_RELAXED,
+        }
+    }
+}
+
+/// Anything that keeps what a graph uses alive.
+pub type Hold = Box<dyn Any + Send>;
+
+/// What a graph holds; shared by all executables made from it.
+struct Holds {
+    held: Mutex<Vec<Hold>>,
+}
+
+/// A capture that goes on. Dropped without [`Capture::end`], it is ended and thrown away.
+///
+/// Not `Send`: except in the relaxed mode the driver ends a capture only on the thread that began
+/// it.
+#[derive(Debug)]
+#[must_use = "a capture that is dropped is thrown away"]
+pub struct Capture {
+    stream: Stream,
+    state: Arc<CaptureState>,
+    ended: bool,
+    thread: PhantomData<*const ()>,
+}
+
+impl Stream {
+    /// Begins to capture: what is submitted from now on goes into a graph and does not run.
+    ///
+    /// Streams that wait for an event recorded in the capture take part in it, and must be waited
+    /// for by this stream before the end.
+    ///
+    /// # Errors
+    /// The stream captures already, or is a default stream; or the driver's answer.
+    pub fn begin_capture(&self, mode: CaptureMode) -> Result<Capture, Error> {
+        let core = self.order().core();
+        let entered = core.enter()?;
+        if let Capturing::Ours(_) = core.capture_of(&entered)? {
+            return Err(core.capturing());
+        }
+        core.settle_token(entered.raw())?;
+        // Announced before the driver is told, so that no call takes itself for an eager one.
+        let state = CaptureState::new();
+        state.add_member(core);
+        core.context().captures.fetch_add(1, Ordering::SeqCst);
+        let begun = entered.raw().begin_capture(mode.into());
+        let capture =
+            Capture { stream: self.clone(), state, ended: begun.is_err(), thread: PhantomData };
+        begun.inspect_err(|_| drop(capture.finish())).map(|()| capture)
+    }
+}
+
+impl Capture {
+    /// The stream that captures.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Keeps `hold` alive for as long as the graph can run.
+    pub fn hold(&self, hold: Hold) {
+        self.state.hold(vec![hold]);
+    }
+
+    /// Ends the capture and gives the graph.
+    ///
+    /// # Errors
+    /// The capture was broken, or a stream that took part was not waited for. It is over all the
+    /// same.
+    pub fn end(mut self) -> Result<Graph, Error> {
+        let raw = self.end_in_driver();
+        let held = self.finish();
+        let context = Context::from_core(Arc::clone(self.stream.order().core().context()));
+        Ok(Graph { raw: raw?, holds: Arc::new(Holds { held: Mutex::new(held) }), context })
+    }
+
+    fn end_in_driver(&mut self) -> Result<DriverGraph, Error> {
+        self.ended = true;
+        let entered = self.stream.order().core().enter()?;
+        entered.raw().end_capture()
+    }
+
+    fn finish(&self) -> Vec<Hold> {
+        self.stream.order().core().context().captures.fetch_sub(1, Ordering::SeqCst);
+        self.state.finish()
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if !self.ended {
+            let thrown_away = self.end_in_driver();
+            drop(self.finish());
+            drop(thrown_away);
+        }
+    }
+}
+
+/// A captured graph. `Send`, `Sync`.
+pub struct Graph {
+    raw: DriverGraph,
+    holds: Arc<Holds>,
+    context: Context,
+}
+
+impl Graph {
+    /// Keeps `hold` alive for as long as this graph, or anything made from it, can run.
+    pub fn hold(&self, hold: Hold) {
+        lock(&self.holds.held).push(hold);
+    }
+
+    /// How many things are held.
+    #[must_use]
+    pub fn hold_count(&self) -> usize {
+        lock(&self.holds.held).len()
+    }
+
+    /// Makes the graph launchable.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn instantiate(&self) -> Result<GraphExec, Error> {
+        let raw = self.raw.instantiate()?;
+        Ok(GraphExec {
+            raw: Some(raw),
+            holds: Arc::clone(&self.holds),
+            context: self.context.clone(),
+            replays: Mutex::default(),
+        })
+    }
+}
+
+/// A graph that can be launched. `Send`, `Sync`.
+///
+/// Dropped, it makes no host wait: what it holds is kept until its last replays are known to be
+/// done, which later calls on the context find out.
+pub struct GraphExec {
+    /// Taken out only by `drop`.
+    raw: Option<DriverExec>,
+    holds: Arc<Holds>,
+    context: Context,
+    /// The last replay on each stream.
+    replays: Mutex<Vec<Submission>>,
+}
+
+impl GraphExec {
+    /// Replays the graph on `stream`; the replay is one submission.
+    ///
+    /// # Errors
+    /// The driver's answer, or as for any submission.
+    pub fn launch(&self, stream: &Stream) -> Result<Submission, Error> {
+        let raw = self.raw.as_ref().expect("the graph leaves only when it is dropped");
+        let holds = Arc::clone(&self.holds);
+        let hold = move || vec![Box::new(holds) as Hold];
+        let replay = stream.order().core().submit(hold, |on| raw.launch(on))?;
+        if !replay.is_captured() {
+            let mut replays = lock(&self.replays);
+            replays.retain(|earlier| earlier.order().slot() != replay.order().slot());
+            replays.push(replay.clone());
+        }
+        Ok(replay)
+    }
+}
+
+impl Drop for GraphExec {
+    fn drop(&mut self) {
+        let raw = self.raw.take();
+        let replays = std::mem::take(&mut *lock(&self.replays));
+        let mut fences = Vec::new();
+        let mut all_fenced = true;
+        for replay in replays.iter().filter(|replay| !replay.order().is_complete(replay.point())) {
+            match replay.fence() {
+                Ok(fence) => fences.push(fence),
+                Err(_) => all_fenced = false,
+            }
+        }
+        drop(raw);
+        let grave = Grave { fences, all_fenced, holds: Arc::clone(&self.holds) };
+        if !grave.is_done() {
+            self.context.core().bury(grave);
+        }
+    }
+}
+
+/// What a destroyed graph holds until its last replays are done.
+pub(crate) struct Grave {
+    fences: Vec<Fence>,
+    /// Without a fence for every replay, nothing is ever let go of: leaked rather than reused.
+    all_fenced: bool,
+    #[expect(dead_code, reason = "held, not read")]
+    holds: Arc<Holds>,
+}
+
+impl Grave {
+    pub(crate) fn is_done(&self) -> bool {
+        self.all_fenced && self.first_open_fence().is_none()
+    }
+
+    pub(crate) fn first_open_fence(&self) -> Option<&Fence> {
+        self.fences.iter().find(|fence| !fence.is_known_complete())
+    }
+}
+
+/// Whether the driver says that a capture was broken by somebody's call.
+#[must_use]
+pub fn is_broken_capture(error: &Error) -> bool {
+    let broken = Code::of(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    matches!(error, Error::Driver(error) if error.code == broken)
+}
+
+impl fmt::Debug for Grave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grave").field("fences", &self.fences).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("holds", &self.hold_count()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for GraphExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphExec").field("replays", &lock(&self.replays)).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,497 @@
+//! What every handle of one stream shares, and the road every submission takes.
+//!
+//! A [`StreamHandle`] owns the driver's stream; a [`StreamCore`] owns the stream's place in the
+//! registry, its fences and its capture, and outlives the handle. A call that uses the driver's
+//! stream goes through [`StreamCore::enter`], which keeps the handle alive for the call and is
+//! refused once the stream is retired, so the stream is never destroyed under a call.
+//!
+//! A submission: settle the token that somebody still holds (its fence must be recorded before
+//! anything else is queued), count the call as begun, make it, count it as done or failed. On a
+//! capturing stream nothing is counted: the work runs when the graph is launched (C2).
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::capture::CaptureState;
+use crate::context::ContextCore;
+use crate::driver::{DriverStream, HostFunction};
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::order::{Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
+use crate::submission::{Submission, Token};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, ThreadId, Weak, current_thread, lock,
+    yield_now,
+};
+
+/// Fences a stream keeps for polling. When there are more, every second one is let go of: those
+/// that are left cover it.
+const PENDING_MAX: usize = 64;
+/// In `users`: the stream takes no new calls.
+const RETIRED: u32 = 1 << 31;
+
+/// Whose stream it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamKind {
+    Owned,
+    Borrowed,
+    Legacy,
+    PerThread(ThreadId),
+}
+
+/// What does not change about a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StreamTraits {
+    pub(crate) kind: StreamKind,
+    pub(crate) id: u64,
+    pub(crate) priority: i32,
+    pub(crate) non_blocking: bool,
+    pub(crate) never_wait_on: bool,
+    pub(crate) announces_captures: bool,
+    pub(crate) announces_gates: bool,
+}
+
+/// Owns the driver's stream; retires it when dropped.
+#[derive(Debug)]
+pub(crate) struct StreamHandle {
+    core: Arc<StreamCore>,
+    pub(crate) raw: DriverStream,
+    users: AtomicU32,
+}
+
+/// What outlives the driver's stream.
+pub(crate) struct StreamCore {
+    context: Arc<ContextCore>,
+    registry: Arc<Registry>,
+    me: StreamSlot,
+    traits: StreamTraits,
+    handle: OnceLock<Weak<StreamHandle>>,
+    fences: Mutex<Fences>,
+    capture: Mutex<Option<Arc<CaptureState>>>,
+    is_captured: AtomicBool,
+    last_token: Mutex<Weak<Token>>,
+    host_functions: Mutex<Vec<Arc<HostFunction>>>,
+}
+
+#[derive(Debug, Default)]
+struct Fences {
+    /// Oldest first.
+    pending: VecDeque<Fence>,
+    last: Option<Fence>,
+}
+
+/// A call that uses the driver's stream is under way.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    handle: Arc<StreamHandle>,
+}
+
+impl Entered {
+    pub(crate) fn raw(&self) -> &DriverStream {
+        &self.handle.raw
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.handle.users.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Who captures a stream.
+pub(crate) enum Capturing {
+    No,
+    Ours(Arc<CaptureState>),
+}
+
+impl StreamHandle {
+    pub(crate) fn open(
+        context: &Arc<ContextCore>,
+        raw: DriverStream,
+        traits: StreamTraits,
+    ) -> Result<Arc<Self>, Error> {
+        let registry = Arc::clone(context.registry());
+        let shared = traits.kind != StreamKind::Owned;
+        let full = Error::TooManyStreams { limit: STREAMS_MAX };
+        let me = registry.open(context.id(), shared).ok_or(full)?;
+        let core = Arc::new(StreamCore {
+            context: Arc::clone(context),
+            registry,
+            me,
+            traits,
+            handle: OnceLock::new(),
+            fences: Mutex::default(),
+            capture: Mutex::default(),
+            is_captured: AtomicBool::new(false),
+            last_token: Mutex::default(),
+            host_functions: Mutex::default(),
+        });
+        let handle = Arc::new(Self { core, raw, users: AtomicU32::new(0) });
+        let set = handle.core.handle.set(Arc::downgrade(&handle));
+        debug_assert!(set.is_ok(), "a core has one handle");
+        Ok(handle)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<StreamCore> {
+        &self.core
+    }
+
+    /// Ends the stream for us: no new calls, the last fence recorded (O6). Calls that other
+    /// threads have under way are waited for.
+    pub(crate) fn retire(&self) {
+        let before = self.users.fetch_or(RETIRED, Ordering::SeqCst);
+        if before & RETIRED != 0 {
+            return;
+        }
+        while self.users.load(Ordering::SeqCst) != RETIRED {
+            yield_now();
+        }
+        let slot = self.core.slot();
+        let mark = slot.retire();
+        let here = self.core.check_thread().is_ok();
+        if slot.is_complete(mark) || self.core.covering_fence(mark).is_some() || !here {
+            return;
+        }
+        if !self.core.is_capturing_on(&self.raw) {
+            // Without this fence the last points become complete by a synchronisation of the
+            // context only (O7).
+            let _ = self.core.record_fence_at(&self.raw, mark);
+        }
+    }
+}
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        self.retire();
+        if self.core.context.raw.first_error().is_some() {
+            self.core.cancel_host_functions();
+        }
+    }
+}
+
+impl StreamCore {
+    pub(crate) fn context(&self) -> &Arc<ContextCore> {
+        &self.context
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    pub(crate) fn me(&self) -> StreamSlot {
+        self.me
+    }
+
+    pub(crate) fn traits(&self) -> &StreamTraits {
+        &self.traits
+    }
+
+    pub(crate) fn slot(&self) -> &Slot {
+        self.registry.slot(self.me).expect("a slot that was opened never goes away")
+    }
+
+    pub(crate) fn share(&self) {
+        self.slot().share();
+    }
+
+    pub(crate) fn point_at(&self, mark: u64) -> Point {
+        Point { stream: self.me, mark }
+    }
+
+    pub(crate) fn position(&self) -> Point {
+        self.point_at(self.slot().position())
+    }
+
+    pub(crate) fn handle(&self) -> Option<Arc<StreamHandle>> {
+        self.handle.get().and_then(Weak::upgrade)
+    }
+
+    fn gone(&self) -> Error {
+        Error::StreamGone { stream: self.traits.id }
+    }
+
+    pub(crate) fn capturing(&self) -> Error {
+        Error::Capturing { stream: self.traits.id }
+    }
+
+    /// Whether this thread may use the stream (O9).
+    pub(crate) fn check_thread(&self) -> Result<(), Error> {
+        match self.traits.kind {
+            StreamKind::PerThread(owner) if owner != current_thread().id() => {
+                Err(Error::WrongThread { stream: self.traits.id })
+            }
+            StreamKind::PerThread(_)
+            | StreamKind::Owned
+            | StreamKind::Borrowed
+            | StreamKind::Legacy => Ok(()),
+        }
+    }
+
+    /// Begins a call that uses the driver's stream.
+    pub(crate) fn enter(&self) -> Result<Entered, Error> {
+        self.check_thread()?;
+        let handle = self.handle().ok_or_else(|| self.gone())?;
+        let before = handle.users.fetch_add(1, Ordering::SeqCst);
+        let entered = Entered { handle };
+        if before & RETIRED != 0 {
+            return Err(self.gone());
+        }
+        self.context.raw.ready()?;
+        Ok(entered)
+    }
+
+    /// May raw work be queued here that opens only when the host does something (R5)?
+    pub(crate) fn may_hide_gates(&self) -> bool {
+        self.slot().is_shared() && !self.traits.announces_gates
+    }
+
+    /// Must the driver be asked whether the stream captures (C4)?
+    fn may_hide_captures(&self) -> bool {
+        self.slot().is_shared() && !self.traits.announces_captures
+    }
+
+    fn is_capturing_on(&self, raw: &DriverStream) -> bool {
+        self.is_captured.load(Ordering::SeqCst)
+            || (self.may_hide_captures() && raw.is_capturing().unwrap_or(true))
+    }
+
+    /// Whether the stream captures; yes if that cannot be found out.
+    pub(crate) fn is_capturing(&self) -> bool {
+        if self.is_captured.load(Ordering::SeqCst) {
+            return true;
+        }
+        if !self.may_hide_captures() {
+            return false;
+        }
+        match self.enter() {
+            Ok(entered) => entered.raw().is_capturing().unwrap_or(true),
+            Err(Error::StreamGone { .. }) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Which capture a call made now goes into; an error if it is somebody else's.
+    pub(crate) fn capture_of(&self, entered: &Entered) -> Result<Capturing, Error> {
+        if let Some(capture) = self.own_capture() {
+            return Ok(Capturing::Ours(capture));
+        }
+        if self.may_hide_captures() && entered.raw().is_capturing()? {
+            return Err(self.capturing());
+        }
+        Ok(Capturing::No)
+    }
+
+    fn own_capture(&self) -> Option<Arc<CaptureState>> {
+        if !self.is_captured.load(Ordering::SeqCst) {
+            return None;
+        }
+        lock(&self.capture).clone()
+    }
+
+    /// The stream captures from now on, or no longer does.
+    pub(crate) fn set_capture(&self, capture: Option<Arc<CaptureState>>) {
+        let captured = capture.is_some();
+        *lock(&self.capture) = capture;
+        self.is_captured.store(captured, Ordering::SeqCst);
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.slot().stamp(self.me, self.may_hide_gates())
+    }
+
+    /// Records a pooled event at a new point of the stream.
+    pub(crate) fn record_fence(&self, raw: &DriverStream) -> Result<Fence, Error> {
+        self.record_fence_at(raw, self.slot().position())
+    }
+
+    fn record_fence_at(&self, raw: &DriverStream, mark: u64) -> Result<Fence, Error> {
+        let quiet = self.slot().quiet();
+        let stamp = self.slot().stamp_at(self.me, mark, self.may_hide_gates());
+        // On a stream of our own, a submission between the reading of `mark` and of `quiet` shows.
+        let unmoved = self.slot().is_shared() || self.slot().submitted() == mark;
+        let event = self.context.pool.take()?;
+        event.record(raw)?;
+        let exact = unmoved && quiet.is_some_and(|quiet| self.slot().is_still_quiet(quiet));
+        let pool = Arc::clone(&self.context.pool);
+        let fence = Fence::new(event, pool, Arc::clone(&self.registry), stamp, exact);
+        self.keep(fence.clone());
+        Ok(fence)
+    }
+
+    fn keep(&self, fence: Fence) {
+        let mut fences = lock(&self.fences);
+        let newest = fences.last.as_ref().is_none_or(|last| last.point() <= fence.point());
+        if newest {
+            fences.last = Some(fence.clone());
+        }
+        let at = fences.pending.partition_point(|pending| pending.point() <= fence.point());
+        fences.pending.insert(at, fence);
+        let mut dropped = Vec::new();
+        if PENDING_MAX < fences.pending.len() {
+            let all = std::mem::take(&mut fences.pending);
+            let newest = all.len() - 1;
+            for (index, fence) in all.into_iter().enumerate() {
+                if index % 2 == 0 || index == newest {
+                    fences.pending.push_back(fence);
+                } else {
+                    dropped.push(fence);
+                }
+            }
+        }
+        drop(fences);
+        drop(dropped);
+    }
+
+    /// The oldest kept fence that covers `mark`.
+    pub(crate) fn covering_fence(&self, mark: u64) -> Option<Fence> {
+        let fences = lock(&self.fences);
+        let mut kept = fences.pending.iter().chain(fences.last.as_ref());
+        kept.find(|fence| mark <= fence.point().mark).cloned()
+    }
+
+    /// A kept fence that covers `point` and nothing submitted after it.
+    pub(crate) fn exact_fence(&self, point: Point) -> Option<Fence> {
+        let fences = lock(&self.fences);
+        let mut kept = fences.pending.iter().chain(fences.last.as_ref());
+        kept.find(|fence| fence.point() == point && fence.is_exact()).cloned()
+    }
+
+    pub(crate) fn oldest_pending(&self) -> Option<Fence> {
+        let mut fences = lock(&self.fences);
+        let mut passed = Vec::new();
+        while fences.pending.front().is_some_and(Fence::is_known_complete) {
+            passed.extend(fences.pending.pop_front());
+        }
+        let oldest = fences.pending.front().cloned();
+        drop(fences);
+        drop(passed);
+        oldest
+    }
+
+    /// The last fence, if nothing was submitted since it was recorded.
+    pub(crate) fn fence_without_news(&self) -> Option<Fence> {
+        let slot = self.slot();
+        if slot.is_shared() && !slot.is_retired() {
+            return None;
+        }
+        let last = lock(&self.fences).last.clone()?;
+        (slot.submitted() <= last.point().mark).then_some(last)
+    }
+
+    /// Records the fence of a token that somebody still holds, before more is queued.
+    pub(crate) fn settle_token(&self, raw: &DriverStream) -> Result<(), Error> {
+        let token = lock(&self.last_token).upgrade();
+        if let Some(token) = token
+            && !token.is_settled()
+            && !self.registry.is_complete(token.point())
+            && !self.is_capturing_on(raw)
+        {
+            let shared = self.fence_without_news();
+            token.settle(shared.map_or_else(|| self.record_fence(raw), Ok)?);
+        }
+        Ok(())
+    }
+
+    /// Queues work; on a capturing stream, gives the capture what `hold` gives (C3).
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        hold: impl FnOnce() -> Vec<Box<dyn Any + Send>>,
+        call: impl FnOnce(&DriverStream) -> Result<(), Error>,
+    ) -> Result<Submission, Error> {
+        let entered = self.enter()?;
+        match self.capture_of(&entered)? {
+            Capturing::Ours(capture) => {
+                capture.hold(hold());
+                call(entered.raw())?;
+                Ok(Submission::captured(self))
+            }
+            Capturing::No => {
+                let point = self.submit_eagerly(&entered, call)?;
+                if let Some(capture) = self.own_capture() {
+                    // Another thread began to capture meanwhile, and the call may have gone there.
+                    capture.hold(hold());
+                }
+                let submission = Submission::at(self, point);
+                *lock(&self.last_token) = submission.token();
+                if self.context.is_synchronous() {
+                    submission.wait()?;
+                }
+                Ok(submission)
+            }
+        }
+    }
+
+    /// Queues work on a stream that does not capture, and counts it.
+    pub(crate) fn submit_eagerly(
+        &self,
+        entered: &Entered,
+        call: impl FnOnce(&DriverStream) -> Result<(), Error>,
+    ) -> Result<Point, Error> {
+        self.settle_token(entered.raw())?;
+        let slot = self.slot();
+        slot.start();
+        let called = call(entered.raw());
+        let mark = slot.finish(called.is_ok());
+        called?;
+        Ok(self.point_at(mark.expect("a call that succeeded has a mark")))
+    }
+
+    /// Asks the driver's stream whether it is idle, and learns from a yes.
+    pub(crate) fn query(&self, entered: &Entered) -> Result<bool, Error> {
+        let stamp = self.slot().stamp_at(self.me, self.slot().submitted(), false);
+        let idle = entered.raw().query()?;
+        if idle {
+            self.registry.learn_complete(&stamp.frontier);
+        }
+        Ok(idle)
+    }
+
+    /// Waits until the driver's stream is idle, and learns that what was there is done.
+    pub(crate) fn synchronize(&self, entered: &Entered) -> Result<(), Error> {
+        let stamp = self.slot().stamp_at(self.me, self.slot().submitted(), false);
+        entered.raw().synchronize()?;
+        self.registry.learn_complete(&stamp.frontier);
+        Ok(())
+    }
+
+    /// What is queued next may wait for the host.
+    pub(crate) fn gate_next(&self) {
+        self.slot().gate(self.slot().submitted() + 1);
+    }
+
+    pub(crate) fn keep_host_function(&self, function: Arc<HostFunction>) {
+        let mut functions = lock(&self.host_functions);
+        functions.retain(|function| function.is_pending());
+        functions.push(function);
+    }
+
+    /// Drops what the driver will not run any more (L3).
+    pub(crate) fn cancel_host_functions(&self) {
+        let functions = std::mem::take(&mut *lock(&self.host_functions));
+        for function in functions {
+            function.cancel();
+        }
+    }
+}
+
+impl fmt::Debug for StreamCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamCore")
+            .field("slot", &self.me)
+            .field("traits", &self.traits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for StreamCore {
+    fn drop(&mut self) {
+        let last = lock(&self.fences).last.take();
+        if let Some(last) = last
+            && !last.is_known_complete()
+        {
+            self.context.adopt_orphan(last);
+        }
+        self.registry.close(self.me);
+    }
+}

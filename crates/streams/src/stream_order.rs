@@ -1,0 +1,241 @@
+//! What is known about one stream, and what can be asked.
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::fence::Fence;
+use crate::order::{Frontier, Point, StreamSlot};
+use crate::stream::Stream;
+use crate::stream_core::{Capturing, StreamCore, StreamKind};
+use crate::sync::Arc;
+
+/// What is known about one stream, and what can be asked: the stream as an allocator sees it.
+///
+/// Clones are the same stream. It outlives the stream; then nothing new can be recorded, and what
+/// was recorded can still be asked. `Send`, `Sync`.
+#[derive(Clone)]
+pub struct StreamOrder {
+    core: Arc<StreamCore>,
+}
+
+impl StreamOrder {
+    pub(crate) fn new(core: Arc<StreamCore>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<StreamCore> {
+        &self.core
+    }
+
+    /// The stream's place in the driver's registry.
+    #[must_use]
+    pub fn slot(&self) -> StreamSlot {
+        self.core.me()
+    }
+
+    /// The driver's id for the stream, which no other stream ever has. A default stream, and any
+    /// stream of a driver without ids, has one of ours, from `1 << 63` up.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.core.traits().id
+    }
+
+    /// The id of the stream's context.
+    #[must_use]
+    pub fn context_id(&self) -> u64 {
+        self.core.context().id()
+    }
+
+    /// The stream's priority in the driver's numbers: the greater priority is the smaller number.
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.core.traits().priority
+    }
+
+    /// The stream itself, while it lives.
+    #[must_use]
+    pub fn stream(&self) -> Option<Stream> {
+        self.core.handle().map(Stream::from_handle)
+    }
+
+    /// The point "now". On a stream whose raw handle others have, always a new one (O2).
+    #[must_use]
+    pub fn position(&self) -> Point {
+        self.core.position()
+    }
+
+    /// Whether the stream's next operation is known to come after `point`. No driver call.
+    #[must_use]
+    pub fn knows(&self, point: Point) -> bool {
+        self.core.registry().knows(self.slot(), point)
+    }
+
+    /// Whether the stream's next operation is known to come after all of `frontier`. No driver
+    /// call.
+    #[must_use]
+    pub fn knows_all(&self, frontier: &Frontier) -> bool {
+        self.core.registry().knows_all(self.slot(), frontier)
+    }
+
+    /// Whether everything up to `point`, on any stream, is known to be done. No driver call.
+    #[must_use]
+    pub fn is_complete(&self, point: Point) -> bool {
+        self.core.registry().is_complete(point)
+    }
+
+    /// Whether others may submit to the stream: then every position is new.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.core.slot().is_shared()
+    }
+
+    /// Whether the stream takes no more work.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.core.slot().is_retired()
+    }
+
+    /// Whether the stream captures; yes also if that cannot be found out. Only a stream that
+    /// others may capture is asked (C4).
+    #[must_use]
+    pub fn is_capturing(&self) -> bool {
+        self.core.is_capturing()
+    }
+
+    /// Whether work queued here may wait for the host (R5): after a host function, after waiting
+    /// for a gated stream, and always where unknown raw work may be queued.
+    #[must_use]
+    pub fn is_gated(&self) -> bool {
+        self.core.slot().is_gated() || (self.core.may_hide_gates() && !self.is_retired())
+    }
+
+    /// Whether an allocator may make another stream wait for this one (R5).
+    #[must_use]
+    pub fn may_be_waited_on(&self) -> bool {
+        !self.core.traits().never_wait_on && !self.is_gated() && !self.is_capturing()
+    }
+
+    /// Whether an allocator may make this stream wait for another one (R5, O9).
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        self.core.traits().kind != StreamKind::Legacy
+            && !self.is_retired()
+            && self.core.check_thread().is_ok()
+            && !self.is_capturing()
+    }
+
+    /// A fence at the point "now".
+    ///
+    /// On a stream used only through us, the last fence is shared when nothing was submitted since.
+    ///
+    /// # Errors
+    /// The stream is gone, is capturing, or is the per-thread stream of another thread; or the
+    /// driver's answer.
+    pub fn fence_now(&self) -> Result<Fence, Error> {
+        if let Some(fence) = self.core.fence_without_news() {
+            return Ok(fence);
+        }
+        let entered = self.core.enter()?;
+        match self.core.capture_of(&entered)? {
+            Capturing::Ours(_) => Err(self.core.capturing()),
+            Capturing::No => self.core.record_fence(entered.raw()),
+        }
+    }
+
+    /// A fence that exists, covers `point`, and covers nothing submitted after it. No driver call.
+    #[must_use]
+    pub fn fence_exactly(&self, point: Point) -> Option<Fence> {
+        self.core.exact_fence(point)
+    }
+
+    /// A fence that exists and covers `point`, and maybe more. No driver call.
+    #[must_use]
+    pub fn fence_covering(&self, point: Point) -> Option<Fence> {
+        (point.stream == self.slot()).then(|| self.core.covering_fence(point.mark)).flatten()
+    }
+
+    /// Learns what is done, with at most one question that is answered "not yet".
+    ///
+    /// Fences are asked oldest first. If none covers the last position, the stream is asked, and
+    /// if it is busy a fence is left for the next poll. Nothing is asked when there is no news.
+    ///
+    /// # Errors
+    /// The driver's answer, or that this is a host function.
+    pub fn poll(&self) -> Result<(), Error> {
+        while self.core.slot().has_news() {
+            let Some(fence) = self.core.oldest_pending() else { return self.poll_stream() };
+            if !fence.query()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the stream itself, where that is allowed.
+    fn poll_stream(&self) -> Result<(), Error> {
+        let entered = match self.core.enter() {
+            Ok(entered) => entered,
+            Err(Error::StreamGone { .. } | Error::WrongThread { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if self.core.is_capturing() {
+            return Ok(());
+        }
+        if !self.core.query(&entered)? {
+            self.core.record_fence(entered.raw())?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything submitted here from now on wait for `fence` on the device. What is known
+    /// to come before already is not waited for.
+    ///
+    /// # Errors
+    /// The stream is gone, is capturing, is the legacy default stream, or is the per-thread stream
+    /// of another thread; or the driver's answer.
+    pub fn wait_fence(&self, fence: &Fence) -> Result<(), Error> {
+        if self.core.traits().kind == StreamKind::Legacy {
+            return Err(Error::LegacyWait { context: self.context_id() });
+        }
+        self.wait_fence_anyway(fence)
+    }
+
+    /// The same for a wait the user asked for, which the legacy stream takes too.
+    pub(crate) fn wait_fence_anyway(&self, fence: &Fence) -> Result<(), Error> {
+        if self.knows_all(fence.frontier()) && !self.is_retired() {
+            return Ok(());
+        }
+        let entered = self.core.enter()?;
+        if let Capturing::Ours(_) = self.core.capture_of(&entered)? {
+            return Err(self.core.capturing());
+        }
+        let point = self.core.submit_eagerly(&entered, |raw| raw.wait(fence.event()))?;
+        self.core.registry().learn_wait(self.slot(), fence.stamp(), point.mark);
+        Ok(())
+    }
+
+    /// Blocks until everything up to `point`, a point of this stream, is done.
+    ///
+    /// The oldest fence that covers it is waited for; if there is none, one is recorded, which
+    /// covers everything submitted until then.
+    ///
+    /// # Errors
+    /// There is no such fence, and none can be recorded (see [`StreamOrder::fence_now`]); or the
+    /// driver's answer.
+    pub fn synchronize_point(&self, point: Point) -> Result<(), Error> {
+        if self.is_complete(point) {
+            return Ok(());
+        }
+        let fence = self.fence_covering(point);
+        fence.map_or_else(|| self.fence_now(), Ok)?.synchronize()
+    }
+}
+
+impl fmt::Debug for StreamOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamOrder")
+            .field("slot", &self.slot())
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}

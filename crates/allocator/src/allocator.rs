@@ -1,0 +1,406 @@
+//! The allocator: the order in which a request is served, and what it shares.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use streams::order::StreamSlot;
+use streams::{Context, Stream, StreamOrder};
+
+use crate::bytes::{Bytes, REQUEST_BYTES_MAX, SMALL_BYTES_MAX, round_up};
+use crate::config::{Config, Sabotage};
+use crate::error::{AllocError, FreeError};
+use crate::grow::GrowthError;
+use crate::handle::{Block, RawBlock};
+use crate::release::BlockKey;
+use crate::reuse::{Request, Step, Taken};
+use crate::shard::{Shard, ShardSetup, ShardState};
+use crate::source::{PlainSource, PoolKind, Source, VmmSource};
+use crate::stats::{SharedCounters, Stats};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::table::{ShardTable, place};
+
+/// A caching allocator of one context's device memory.
+///
+/// Cheap to clone; clones share everything. `Send` and `Sync`: requests and frees may come from
+/// any thread. A cached request on one stream takes one lock of that stream's own shard and makes
+/// no driver call.
+///
+/// Blocks keep the allocator alive. When the last clone and the last block are gone, its memory
+/// goes back to the device, after a synchronisation of the streams that used it.
+#[derive(Clone)]
+pub struct Allocator {
+    inner: Arc<Inner>,
+}
+
+/// What clones and blocks share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) context: Context,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) config: Config,
+    pub(crate) shards: ShardTable,
+    pub(crate) counters: Arc<SharedCounters>,
+    identity: u64,
+    setup: ShardSetup,
+    limit: AtomicU64,
+    pending_max: u64,
+    /// Every stream this allocator has met, so that a point leads back to its stream.
+    orders: Mutex<BTreeMap<StreamSlot, StreamOrder>>,
+}
+
+impl Allocator {
+    /// An allocator with the default source: VMM where the device has it, else plain memory.
+    ///
+    /// # Errors
+    /// The device could not be asked about itself.
+    pub fn new(context: &Context, config: Config) -> Result<Self, AllocError> {
+        let source: Arc<dyn Source> = match VmmSource::new(context)? {
+            Some(vmm) => Arc::new(vmm),
+            None => Arc::new(PlainSource::new(context)),
+        };
+        Self::with_source(context, config, source)
+    }
+
+    /// An allocator whose memory comes from `source`.
+    ///
+    /// # Errors
+    /// The device could not be asked how much memory it has.
+    pub fn with_source(
+        context: &Context,
+        config: Config,
+        source: Arc<dyn Source>,
+    ) -> Result<Self, AllocError> {
+        let total = context.device().total_bytes()?;
+        let limit = config.limit_bytes.unwrap_or(total).min(total);
+        let bound = Config::pending_bound(Bytes(total)).0;
+        let counters = Arc::new(SharedCounters::default());
+        let setup = ShardSetup { shared: Arc::clone(&counters), sabotage: config.sabotage };
+        let inner = Inner {
+            context: context.clone(),
+            source,
+            pending_max: config.pending_bytes_max.unwrap_or(bound),
+            config,
+            shards: ShardTable::new(),
+            counters,
+            identity: next_identity(),
+            setup,
+            limit: AtomicU64::new(limit),
+            orders: Mutex::new(BTreeMap::new()),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Gives `bytes` of device memory, ready for the next operation submitted to `stream`.
+    ///
+    /// The block's address is a multiple of 512. Its content is undefined. Zero bytes give a
+    /// block without memory, at address 0, as in PyTorch.
+    ///
+    /// # Errors
+    /// See [`AllocError`]; nothing is kept, and the same request may be made again.
+    #[inline]
+    pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Block, AllocError> {
+        if bytes == 0 {
+            return Ok(Block::empty(Arc::clone(&self.inner)));
+        }
+        let order = stream.order();
+        let (owner, taken) = self.inner.allocate(order, bytes)?;
+        let key = BlockKey { owner, index: taken.index, generation: taken.generation };
+        Ok(Block::new(Arc::clone(&self.inner), key, taken, bytes))
+    }
+
+    /// Takes a block back from the raw parts that [`Block::into_raw`] gave.
+    ///
+    /// # Errors
+    /// The raw parts name no allocated block of this allocator: it was taken back or freed
+    /// before, or belongs to another one.
+    pub fn from_raw(&self, raw: RawBlock) -> Result<Block, FreeError> {
+        Block::from_raw(&self.inner, raw)
+    }
+
+    /// The context whose memory this is.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The settings it was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The name of the source its memory comes from.
+    #[must_use]
+    pub fn source_name(&self) -> &'static str {
+        self.inner.source.name()
+    }
+
+    /// Changes the most bytes that may be reserved. A limit below what is reserved now only
+    /// stops growth.
+    pub fn set_limit(&self, bytes: u64) {
+        self.inner.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Waits for the uses of everything cached, then gives all of it back to the device; returns
+    /// the bytes that went. Pieces that hold an allocated block stay.
+    ///
+    /// # Errors
+    /// The driver's failure to take a piece; that piece is leaked and never used again.
+    pub fn empty_cache(&self) -> Result<u64, AllocError> {
+        self.inner.synchronize_pending();
+        Ok(self.inner.trim(u64::MAX)?)
+    }
+
+    /// Gives back cached memory whose uses are already complete, up to `bytes`, without waiting
+    /// for anything; returns the bytes that went.
+    ///
+    /// # Errors
+    /// The driver's failure to take a piece; that piece is leaked and never used again.
+    pub fn trim(&self, bytes: u64) -> Result<u64, AllocError> {
+        if self.inner.config.policy.polls() {
+            self.inner.poll_all();
+        }
+        Ok(self.inner.trim(bytes)?)
+    }
+
+    /// The figures now. Visits every shard; not for the hot path.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    /// Starts all peaks again from the current values.
+    pub fn reset_peaks(&self) {
+        self.inner.counters.reset_peaks();
+    }
+}
+
+fn next_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Kept below 2^31, so that it fits beside a slot in a raw token.
+    NEXT.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 33)
+}
+
+impl fmt::Debug for Allocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allocator").field("source", &self.source_name()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Serves a request, cheapest step first (R4).
+    #[inline]
+    fn allocate(&self, order: &StreamOrder, bytes: u64) -> Result<(StreamSlot, Taken), AllocError> {
+        if order.context_id() != self.context.id() {
+            return Err(AllocError::ForeignStream { stream_id: order.id() });
+        }
+        let limit_bytes = self.limit();
+        if REQUEST_BYTES_MAX < bytes || limit_bytes < bytes {
+            return Err(AllocError::TooLarge { wanted_bytes: bytes, limit_bytes });
+        }
+        let size = round_up(bytes);
+        let kind = if size <= SMALL_BYTES_MAX { PoolKind::Small } else { PoolKind::Large };
+        let complete_only = order.is_capturing();
+        let request = Request { order, kind, size, requested: bytes, complete_only };
+        let shard = self.shard_of(order);
+        if !complete_only {
+            let ready = shard.with(|state| {
+                if state.order.id() != order.id() {
+                    self.adopt(state, order);
+                }
+                state.take_ready(&request)
+            });
+            if let Some(taken) = ready {
+                return Ok((order.slot(), taken));
+            }
+        }
+        self.serve_beyond_ready(shard, &request)
+    }
+
+    #[cold]
+    fn serve_beyond_ready(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+    ) -> Result<(StreamSlot, Taken), AllocError> {
+        self.context.first_error().map_or(Ok(()), |first| Err(streams::Error::from(first)))?;
+        if let Some(served) = self.search(shard, request) {
+            return Ok(served);
+        }
+        if self.config.policy.polls() && self.poll(request) {
+            if let Some(served) = self.search(shard, request) {
+                return Ok(served);
+            }
+        }
+        if self.waiting_is_preferred(request.size) {
+            if let Some(served) = self.serve_by_wait(request) {
+                return Ok(served);
+            }
+        }
+        match self.serve_by_growth(shard, request, Step::Growth) {
+            Ok(taken) => Ok((request.order.slot(), taken)),
+            Err(GrowthError::NoRoom) => self.climb(shard, request),
+            Err(GrowthError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Steps 2 and 3 over all shards, the stream's own first.
+    pub(crate) fn search(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+    ) -> Option<(StreamSlot, Taken)> {
+        let own = request.order.slot();
+        if let Some(taken) = shard.with(|state| state.take_known(request)) {
+            return Some((own, taken));
+        }
+        if !self.config.policy.crosses_streams() {
+            return None;
+        }
+        self.shards
+            .iter()
+            .filter(|(index, shard)| {
+                *index != place(own) && request.size <= shard.free_bytes_hint()
+            })
+            .find_map(|(_, shard)| {
+                shard.with(|state| Some((state.order.slot(), state.take_known(request)?)))
+            })
+    }
+
+    /// Asks the device how far the streams came whose free blocks could serve the request; false
+    /// if there was nobody to ask.
+    pub(crate) fn poll(&self, request: &Request<'_>) -> bool {
+        let crosses = self.config.policy.crosses_streams();
+        let own = request.order.slot();
+        let mut slots: Vec<StreamSlot> = Vec::new();
+        for (index, shard) in self.shards.iter() {
+            if index != place(own) && (!crosses || shard.free_bytes_hint() < request.size) {
+                continue;
+            }
+            shard.with(|state| {
+                slots.extend(state.limbo.streams());
+                if index != place(own) || request.complete_only {
+                    slots.push(state.order.slot());
+                }
+            });
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        let orders: Vec<StreamOrder> =
+            slots.into_iter().filter_map(|slot| self.order_of(slot)).collect();
+        for order in &orders {
+            // A stream that cannot be asked stays as unknown as it was.
+            let _unanswered = order.poll();
+        }
+        !orders.is_empty()
+    }
+
+    fn poll_all(&self) {
+        let orders: Vec<StreamOrder> = self.orders.lock().values().cloned().collect();
+        for order in orders {
+            let _unanswered = order.poll();
+        }
+    }
+
+    /// Blocks the host until every cached block is complete.
+    fn synchronize_pending(&self) {
+        for point in self.all_pending() {
+            if let Some(order) = self.order_of(point.stream) {
+                // What cannot be waited for stays pending, and is not given back.
+                let _still_pending = order.synchronize_point(point);
+            }
+        }
+        for (_, shard) in self.shards.iter() {
+            shard.with(|state| state.sweep());
+        }
+    }
+
+    fn waiting_is_preferred(&self, size: u64) -> bool {
+        let pending = self.counters.pending.load(Ordering::Relaxed);
+        self.config.policy.waits() && self.pending_max < pending.saturating_add(size) && 0 < pending
+    }
+
+    /// The most bytes that may be reserved now.
+    #[inline]
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn shard_of(&self, order: &StreamOrder) -> &Shard {
+        match self.shards.get(order.slot()) {
+            Some(shard) => shard,
+            None => {
+                self.meet(order);
+                self.shards.get_or_make(order, &self.setup)
+            }
+        }
+    }
+
+    /// A new stream has come into a recycled slot: the shard's cache is its own from now on.
+    #[cold]
+    fn adopt(&self, state: &mut ShardState, order: &StreamOrder) {
+        state.order = order.clone();
+        self.meet(order);
+    }
+
+    /// Remembers a stream, so that its points lead back to it.
+    pub(crate) fn meet(&self, order: &StreamOrder) {
+        let mut orders = self.orders.lock();
+        if orders.get(&order.slot()).is_none_or(|known| known.id() != order.id()) {
+            orders.insert(order.slot(), order.clone());
+        }
+    }
+
+    /// A number that no other allocator of this process has.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// The stream in a slot, if this allocator has met it.
+    pub(crate) fn order_of(&self, slot: StreamSlot) -> Option<StreamOrder> {
+        self.orders.lock().get(&slot).cloned()
+    }
+
+    /// Whether this check has been taken out, to show that a test can fail.
+    pub(crate) fn is_sabotaged(&self, sabotage: Sabotage) -> bool {
+        cfg!(feature = "sabotage") && self.config.sabotage == Some(sabotage)
+    }
+
+    /// A drop met an error that it could not return.
+    pub(crate) fn count_drop_error(&self) {
+        self.counters.drop_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stats(&self) -> Stats {
+        let order = Ordering::Relaxed;
+        let shared = &self.counters;
+        let mut stats = Stats::default();
+        for (_, shard) in self.shards.iter() {
+            shard.with(|state| state.add_to(&mut stats));
+        }
+        stats.allocated_bytes.current = shared.allocated.load(order);
+        stats.allocated_bytes.peak = shared.allocated_peak.load(order);
+        stats.pending_bytes.current = shared.pending.load(order);
+        stats.pending_bytes.peak = shared.pending_peak.load(order);
+        stats.active_bytes.current = stats.allocated_bytes.current + stats.pending_bytes.current;
+        stats.active_bytes.peak = shared.active_peak.load(order);
+        stats.reserved_bytes.current = shared.reserved.load(order);
+        stats.reserved_bytes.peak = shared.reserved_peak.load(order);
+        stats.num_device_alloc = shared.device_alloc.load(order);
+        stats.num_device_free = shared.device_free.load(order);
+        stats.num_alloc_retries = shared.retries.load(order);
+        stats.num_ooms = shared.out_of_memory.load(order);
+        stats.drop_errors = shared.drop_errors.load(order);
+        stats
+    }
+}
+
+impl Drop for Inner {
+    /// Gives all memory back: first the uses are waited for, as nothing else proves them over.
+    fn drop(&mut self) {
+        if self.context.first_error().is_none() {
+            self.synchronize_pending();
+        }
+    }
+}

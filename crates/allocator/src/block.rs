@@ -1,0 +1,170 @@
+//! What is known of one block, and which states may follow which.
+//!
+//! ```text
+//!             map                 take                   free
+//! Unmapped ────────▶ Free ────────────────▶ Allocated ──────────▶ Free
+//!     ▲     ◀──────   ▲  ◀───────────────      │  │               ▲
+//!     │      unmap    │      give back         │  └─▶ Held ───────┘
+//!     └── Reserved ◀──┘                        └────▶ Reserved (its fences are being recorded)
+//! ```
+//! `Reserved` is a block that one thread has taken out of the lists while it calls the driver
+//! without a lock; only that thread moves it on.
+
+use smallvec::SmallVec;
+use streams::StreamOrder;
+use streams::order::{Frontier, Point, StreamSlot};
+
+/// The index of a block record in its shard's arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BlockIndex(pub(crate) u32);
+
+/// An optional block index in four bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link(u32);
+
+impl Link {
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    #[inline]
+    pub(crate) fn to(block: BlockIndex) -> Self {
+        Self(block.0)
+    }
+
+    #[inline]
+    pub(crate) fn get(self) -> Option<BlockIndex> {
+        (self != Self::NONE).then_some(BlockIndex(self.0))
+    }
+}
+
+/// What a block is to the allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The record belongs to no block.
+    Vacant,
+    /// Addresses without memory behind them.
+    Unmapped,
+    /// Free, and in the list of what the shard's own stream may use now.
+    Ready,
+    /// Free, and in the list of what still waits for uses.
+    Pending,
+    /// Handed out.
+    Allocated,
+    /// Freed by its owner, but something still holds it.
+    Held,
+    /// Taken out by a thread that is calling the driver.
+    Reserved,
+}
+
+impl State {
+    /// Whether a block may go from this state to `next`.
+    pub(crate) fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Vacant => next == Self::Unmapped || next == Self::Reserved || next.is_free(),
+            Self::Unmapped => matches!(next, Self::Reserved | Self::Vacant),
+            Self::Ready | Self::Pending => {
+                next.is_free() || matches!(next, Self::Allocated | Self::Reserved | Self::Vacant)
+            }
+            Self::Allocated => next.is_free() || matches!(next, Self::Reserved | Self::Held),
+            Self::Held => next.is_free() || next == Self::Reserved,
+            Self::Reserved => {
+                next.is_free()
+                    || matches!(next, Self::Allocated | Self::Unmapped | Self::Vacant | Self::Held)
+            }
+        }
+    }
+
+    /// Whether the block is free memory in one of the lists.
+    #[inline]
+    pub(crate) fn is_free(self) -> bool {
+        matches!(self, Self::Ready | Self::Pending)
+    }
+}
+
+/// How one stream that is not the home uses an allocated block.
+#[derive(Debug, Clone)]
+pub(crate) struct UseRecord {
+    /// The stream.
+    pub(crate) order: StreamOrder,
+    /// Exact uses: up to where the latest of them goes.
+    pub(crate) point: Option<Point>,
+    /// Uses that were begun and not yet made exact; each counts as the whole stream (O13).
+    pub(crate) open_count: u32,
+    /// `record_stream`: until everything queued there at the time of the free is done (R3).
+    pub(crate) whole_stream: bool,
+}
+
+impl UseRecord {
+    pub(crate) fn new(order: StreamOrder) -> Self {
+        Self { order, point: None, open_count: 0, whole_stream: false }
+    }
+
+    /// The point that must pass, read at the free.
+    pub(crate) fn point_at_free(&self) -> Option<Point> {
+        if self.whole_stream || 0 < self.open_count {
+            return Some(self.order.position());
+        }
+        self.point
+    }
+}
+
+/// The uses of one block; nearly always none, one or two.
+pub(crate) type Uses = SmallVec<[UseRecord; 2]>;
+
+/// One block: a range of addresses inside a segment.
+#[derive(Debug)]
+pub(crate) struct BlockRecord {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// What was asked for; at most `size`.
+    pub(crate) requested: u64,
+    /// How much of the home stream must be done before another stream may use the block.
+    pub(crate) home_mark: u64,
+    /// The stream the block was last handed out for.
+    pub(crate) home: StreamSlot,
+    pub(crate) segment: u32,
+    /// Told apart from earlier blocks that used the same record.
+    pub(crate) generation: u32,
+    pub(crate) state: State,
+    /// Neighbours by address, inside the segment.
+    pub(crate) previous: Link,
+    pub(crate) next: Link,
+    /// Neighbours in the free list's bin.
+    pub(crate) bin_previous: Link,
+    pub(crate) bin_next: Link,
+    /// How many holds keep the block from being reused (R1).
+    pub(crate) hold_count: u32,
+    /// When it was freed, counted in frees of the shard: the oldest is waited for first (R6).
+    pub(crate) freed_at: u64,
+    /// The point whose passing moves a pending block on; it is filed under it (see `limbo`).
+    pub(crate) watched: Option<Point>,
+    /// Beyond the home point: what must be done before anyone may use the block.
+    pub(crate) frontier: Frontier,
+    /// Beyond the home stream: who used the block since it was handed out.
+    pub(crate) uses: Uses,
+}
+
+impl BlockRecord {
+    /// The home point: part of what must come before the block's next use.
+    #[inline]
+    pub(crate) fn home_point(&self) -> Point {
+        Point { stream: self.home, mark: self.home_mark }
+    }
+
+    /// The end of the block's addresses.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.address + self.size
+    }
+
+    /// Moves to `next`, which the table of states must allow.
+    #[inline]
+    pub(crate) fn set_state(&mut self, next: State) {
+        debug_assert!(
+            self.state.may_become(next),
+            "a block at {:#x} cannot go from {:?} to {next:?}",
+            self.address,
+            self.state,
+        );
+        self.state = next;
+    }
+}

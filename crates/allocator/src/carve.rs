@@ -1,0 +1,174 @@
+//! Cutting blocks and joining them again, with what must come before their next use.
+//!
+//! A split copies the frontier: each part was touched by whoever touched the whole. A join owns
+//! the join of its parts' frontiers. Neighbours join at once only when one frontier covers the
+//! other and both are equally ready for the shard's stream, so that no block becomes harder to
+//! reuse by lying next to another (R7); all others are joined by the request that needs both.
+
+use streams::order::Point;
+
+use crate::block::{BlockIndex, BlockRecord, Link, State};
+use crate::config::Sabotage;
+use crate::shard::ShardState;
+
+impl ShardState {
+    /// Shortens `block` to `size` bytes and gives the rest back to the free lists. The block is
+    /// in no list; the rest keeps the frontier of the whole.
+    pub(crate) fn split(&mut self, block: BlockIndex, size: u64) {
+        if let Some(rest) = self.cut(block, size) {
+            self.arena[rest].set_state(State::Reserved);
+            self.settle(rest);
+        }
+    }
+
+    /// Cuts `block` at `size` bytes into two neighbours; the second has no state yet.
+    pub(crate) fn cut(&mut self, block: BlockIndex, size: u64) -> Option<BlockIndex> {
+        let record = &self.arena[block];
+        let rest_size = record.size - size;
+        if rest_size == 0 {
+            return None;
+        }
+        let (segment, address) = (record.segment, record.address + size);
+        let (home, mark, freed_at) = (record.home, record.home_mark, record.freed_at);
+        let next = record.next;
+        let copied = if self.is_sabotaged(Sabotage::SplitForgetsFrontier) {
+            None
+        } else {
+            (!record.frontier.is_empty()).then(|| record.frontier.clone())
+        };
+        let rest = self.arena.insert(segment, address, rest_size, home);
+        let forgets = self.is_sabotaged(Sabotage::SplitForgetsFrontier);
+        let own = self.order.slot();
+        let new = &mut self.arena[rest];
+        (new.home_mark, new.freed_at) = (mark, freed_at);
+        if forgets {
+            (new.home, new.home_mark) = (own, 0);
+        }
+        if let Some(frontier) = copied {
+            new.frontier = frontier;
+        }
+        new.previous = Link::to(block);
+        new.next = next;
+        self.arena[block].size = size;
+        self.arena[block].next = Link::to(rest);
+        if let Some(next) = next.get() {
+            self.arena[next].previous = Link::to(rest);
+        }
+        Some(rest)
+    }
+
+    /// Puts a reserved block into the free lists, after joining it with what may join at once.
+    #[inline]
+    pub(crate) fn settle(&mut self, block: BlockIndex) {
+        let block = self.join_with_neighbours(block);
+        self.put_in(block);
+    }
+
+    #[inline]
+    fn join_with_neighbours(&mut self, block: BlockIndex) -> BlockIndex {
+        let mut whole = block;
+        if let Some(next) = self.arena[whole].next.get() {
+            if self.arena[next].state.is_free() && self.may_join_at_once(whole, next) {
+                self.take_out(next, State::Reserved);
+                self.join(whole, next);
+            }
+        }
+        if let Some(previous) = self.arena[whole].previous.get() {
+            if self.arena[previous].state.is_free() && self.may_join_at_once(previous, whole) {
+                self.take_out(previous, State::Reserved);
+                self.join(previous, whole);
+                whole = previous;
+            }
+        }
+        whole
+    }
+
+    /// Whether two free neighbours may become one now (R7).
+    #[inline]
+    fn may_join_at_once(&self, left: BlockIndex, right: BlockIndex) -> bool {
+        let (first, second) = (&self.arena[left], &self.arena[right]);
+        if first.home == second.home && first.frontier.is_empty() && second.frontier.is_empty() {
+            let own = first.home == self.order.slot();
+            return own || self.is_ready(left) == self.is_ready(right);
+        }
+        if self.is_sabotaged(Sabotage::MergeKeepsOneFrontier) {
+            return true;
+        }
+        (self.covers(first, second) || self.covers(second, first))
+            && self.is_ready(left) == self.is_ready(right)
+    }
+
+    fn is_ready(&self, block: BlockIndex) -> bool {
+        self.first_unknown(block).is_none()
+    }
+
+    /// Whether everything that must come before `second` comes before `first` too.
+    fn covers(&self, first: &BlockRecord, second: &BlockRecord) -> bool {
+        requirements(second).all(|point| {
+            self.order.is_complete(point)
+                || requirements(first)
+                    .any(|other| other.stream == point.stream && point.mark <= other.mark)
+        })
+    }
+
+    /// Joins `right` into `left`; both are reserved or being handed over, in no list.
+    pub(crate) fn join(&mut self, left: BlockIndex, right: BlockIndex) {
+        let record = &mut self.arena[right];
+        let (size, next, freed_at) = (record.size, record.next, record.freed_at);
+        let other_home = record.home_point();
+        let frontier = std::mem::take(&mut record.frontier);
+        self.arena.remove(right);
+        let sabotaged = self.is_sabotaged(Sabotage::MergeKeepsOneFrontier);
+        let record = &mut self.arena[left];
+        record.size += size;
+        record.next = next;
+        record.freed_at = record.freed_at.max(freed_at);
+        if !sabotaged {
+            let home = record.home_point();
+            if home.stream == other_home.stream {
+                record.home_mark = home.mark.max(other_home.mark);
+            } else {
+                self.join_homes(left, home, other_home);
+            }
+            let record = &mut self.arena[left];
+            for point in frontier.iter() {
+                if point.stream == record.home {
+                    record.home_mark = record.home_mark.max(point.mark);
+                } else {
+                    record.frontier.insert(point);
+                }
+            }
+        }
+        if let Some(next) = next.get() {
+            self.arena[next].previous = Link::to(left);
+        }
+    }
+
+    /// Two homes become one home and one point of the frontier; a complete one is dropped.
+    fn join_homes(&mut self, block: BlockIndex, home: Point, other: Point) {
+        if self.order.is_complete(other) {
+            return;
+        }
+        let home_is_complete = self.order.is_complete(home);
+        let record = &mut self.arena[block];
+        if !home_is_complete {
+            record.frontier.insert(other);
+            self.counters.cross_stream_merges += 1;
+            return;
+        }
+        (record.home, record.home_mark) = (other.stream, other.mark);
+        let frontier = std::mem::take(&mut record.frontier);
+        for point in frontier.iter() {
+            if point.stream == other.stream {
+                record.home_mark = record.home_mark.max(point.mark);
+            } else {
+                record.frontier.insert(point);
+            }
+        }
+    }
+}
+
+/// Everything that must come before a free block's next use.
+pub(crate) fn requirements(record: &BlockRecord) -> impl Iterator<Item = Point> + '_ {
+    std::iter::once(record.home_point()).chain(record.frontier.iter())
+}

@@ -1,0 +1,121 @@
+//! How an allocator is to behave.
+
+use crate::bytes::Bytes;
+
+/// What may decide between waiting, asking the device and growing (R4, R9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Reuses what is known ordered or complete, asks the device before it grows, and waits on
+    /// the device rather than let pending memory pass its bound.
+    #[default]
+    Default,
+    /// Never asks the device: decides from the calls made on it alone. Waits on the device when
+    /// the pending bound or the limit is reached.
+    Deterministic,
+    /// Asks the device and grows, as PyTorch does: never waits on the device, and never hands a
+    /// block to another stream.
+    PyTorch,
+}
+
+impl Policy {
+    /// Whether the device may be asked how far it came.
+    #[must_use]
+    pub const fn polls(self) -> bool {
+        matches!(self, Self::Default | Self::PyTorch)
+    }
+
+    /// Whether a stream may be made to wait on the device for a pending block.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Default | Self::Deterministic)
+    }
+
+    /// Whether a block may serve a stream other than the one its segment was opened for.
+    #[must_use]
+    pub const fn crosses_streams(self) -> bool {
+        matches!(self, Self::Default | Self::Deterministic)
+    }
+}
+
+/// The settings of an allocator, with measured defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// What may decide between waiting, asking and growing.
+    pub policy: Policy,
+    /// The most bytes that may be reserved of the device; `None` is all it has.
+    pub limit_bytes: Option<u64>,
+    /// Above this many bytes freed but still in use, a request waits on the device for one of
+    /// them rather than grow. `None` is [`Config::pending_bound`] of the device's memory.
+    pub pending_bytes_max: Option<u64>,
+    /// A check to leave out, so that a test can show it would be missed.
+    #[doc(hidden)]
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { policy: Policy::Default, limit_bytes: None, pending_bytes_max: None, sabotage: None }
+    }
+}
+
+impl Config {
+    /// The default bound on pending memory: one thirty-second of the device, at least 256 MiB.
+    #[must_use]
+    pub fn pending_bound(total: Bytes) -> Bytes {
+        Bytes((total.0 / 32).max(256 << 20))
+    }
+
+    /// The same settings with another policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same settings with a limit on reserved bytes.
+    #[must_use]
+    pub fn with_limit(mut self, limit_bytes: u64) -> Self {
+        self.limit_bytes = Some(limit_bytes);
+        self
+    }
+
+    /// The same settings with another bound on pending bytes.
+    #[must_use]
+    pub fn with_pending_max(mut self, pending_bytes_max: u64) -> Self {
+        self.pending_bytes_max = Some(pending_bytes_max);
+        self
+    }
+}
+
+/// A check that a test leaves out, to show that its absence is caught. Has no effect unless the
+/// feature `sabotage` is on.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sabotage {
+    /// Uses recorded on a block are dropped at its free.
+    IgnoreUses,
+    /// A block may go to another stream without regard to its home's free point.
+    IgnoreFreePoint,
+    /// The device-side wait is counted but not made.
+    SkipWait,
+    /// The rest of a split block forgets who used the whole.
+    SplitForgetsFrontier,
+    /// A joined block keeps the frontier of one part only.
+    MergeKeepsOneFrontier,
+    /// Memory is given back as soon as it is free for its stream, complete or not.
+    ReleaseIncomplete,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::IgnoreUses,
+        Self::IgnoreFreePoint,
+        Self::SkipWait,
+        Self::SplitForgetsFrontier,
+        Self::MergeKeepsOneFrontier,
+        Self::ReleaseIncomplete,
+    ];
+}

@@ -1,0 +1,326 @@
+//! Step 5 of service: new memory, within the limit.
+//!
+//! A stretch of a segment is chosen in which free memory the stream may use and addresses without
+//! memory add up to the request; what is missing is committed. The stretch is reserved under the
+//! lock, the source is called without it, and the result is published under it again (L1); a
+//! failure puts everything back. Choosing the stretch with the least missing is what keeps
+//! reserved memory near the floor: a free tail is extended, never duplicated.
+
+use crate::allocator::Inner;
+use crate::block::{BlockIndex, Link, State};
+use crate::error::AllocError;
+use crate::reuse::{Request, Step, Taken};
+use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
+use crate::source::{PoolKind, Region, SourceError};
+use crate::sync::{Arc, Ordering};
+
+/// A reserved stretch of one segment, and what must be committed for it.
+#[derive(Debug)]
+struct Stretch {
+    blocks: Vec<BlockIndex>,
+    region: Arc<dyn Region>,
+    /// The unmapped parts: block, offset into the region, bytes.
+    missing: Vec<(BlockIndex, u64, u64)>,
+}
+
+impl Stretch {
+    fn missing_bytes(&self) -> u64 {
+        self.missing.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+}
+
+/// Why growth gave nothing.
+#[derive(Debug)]
+pub(crate) enum GrowthError {
+    /// The limit or the device has no room for it.
+    NoRoom,
+    /// The driver failed for another reason.
+    Failed(AllocError),
+}
+
+impl Inner {
+    /// Serves a request with new memory.
+    pub(crate) fn serve_by_growth(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+        step: Step,
+    ) -> Result<Taken, GrowthError> {
+        // Generous first, so that the next requests need no call; then only what is needed.
+        let generous = self.source.growth_bytes(request.kind);
+        match self.grow(shard, request, step, generous) {
+            Err(GrowthError::NoRoom) if 0 < generous => self.grow(shard, request, step, 0),
+            outcome => outcome,
+        }
+    }
+
+    fn grow(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+        step: Step,
+        at_least: u64,
+    ) -> Result<Taken, GrowthError> {
+        let stretch = match shard.with(|state| state.reserve_stretch(request, at_least)) {
+            Some(stretch) => stretch,
+            None => {
+                self.open_segment(shard, request)?;
+                let found = shard.with(|state| state.reserve_stretch(request, at_least));
+                // Another thread may have taken the new segment; the ladder tries again.
+                found.ok_or(GrowthError::NoRoom)?
+            }
+        };
+        let bytes = stretch.missing_bytes();
+        if !self.counters.reserve(bytes, self.limit()) {
+            shard.with(|state| state.give_back_stretch(&stretch, Vec::new()));
+            return Err(GrowthError::NoRoom);
+        }
+        match self.commit(&stretch) {
+            Ok(pieces) => {
+                let count = u64::try_from(pieces.len()).unwrap_or(u64::MAX);
+                self.counters.device_alloc.fetch_add(count, Ordering::Relaxed);
+                Ok(shard.with(|state| state.take_stretch(&stretch, pieces, request, step)))
+            }
+            Err((committed, error)) => {
+                drop(committed);
+                self.counters.unreserve(bytes);
+                shard.with(|state| state.give_back_stretch(&stretch, Vec::new()));
+                Err(growth_error(error))
+            }
+        }
+    }
+
+    /// Commits everything a stretch misses, or nothing.
+    #[expect(clippy::type_complexity, reason = "the pieces of both outcomes, used once")]
+    fn commit(
+        &self,
+        stretch: &Stretch,
+    ) -> Result<Vec<(u64, CommittedPiece)>, (Vec<(u64, CommittedPiece)>, SourceError)> {
+        let mut pieces = Vec::new();
+        for (_, offset, bytes) in &stretch.missing {
+            match stretch.region.commit(*offset, *bytes) {
+                Ok(memory) => pieces.push((*offset, CommittedPiece { bytes: *bytes, memory })),
+                Err(error) => return Err((pieces, error)),
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn open_segment(&self, shard: &Shard, request: &Request<'_>) -> Result<(), GrowthError> {
+        // A source that gives memory whole spends the device's memory here already.
+        let taken = self.source.segment_bytes(request.kind, request.size).max(request.size);
+        if self.limit() < self.counters.reserved.load(Ordering::Relaxed) + taken {
+            return Err(GrowthError::NoRoom);
+        }
+        let region = self.source.open(request.kind, request.size).map_err(growth_error)?;
+        shard.with(|state| state.add_segment(request.kind, region));
+        Ok(())
+    }
+}
+
+fn growth_error(error: SourceError) -> GrowthError {
+    match error {
+        SourceError::OutOfMemory { .. } => GrowthError::NoRoom,
+        SourceError::Driver(error) => GrowthError::Failed(AllocError::Driver(error)),
+    }
+}
+
+impl ShardState {
+    /// Adds a region as one unmapped block.
+    fn add_segment(&mut self, kind: PoolKind, region: Arc<dyn Region>) {
+        let vacant = self.segments.iter().position(Option::is_none);
+        let index = vacant.unwrap_or_else(|| {
+            self.segments.push(None);
+            self.segments.len() - 1
+        });
+        let segment = u32::try_from(index).expect("fewer than 2^32 segments in a shard");
+        let own = self.order.slot();
+        let first = self.arena.insert(segment, region.base(), region.span(), own);
+        self.arena[first].set_state(State::Unmapped);
+        let pieces = std::collections::BTreeMap::new();
+        if let Some(place) = self.segments.get_mut(index) {
+            *place = Some(Segment { kind, region, first, pieces });
+        }
+    }
+
+    /// Finds and reserves the stretch with the least missing memory that serves the request.
+    fn reserve_stretch(&mut self, request: &Request<'_>, at_least: u64) -> Option<Stretch> {
+        let mut best: Option<(u64, Vec<BlockIndex>)> = None;
+        for segment in self.segment_indices() {
+            let first = self.blocks_of(segment).next()?;
+            if self.kind_of(first) == request.kind {
+                self.best_stretch(segment, request, &mut best);
+            }
+        }
+        let (_, blocks) = best?;
+        Some(self.reserve_blocks(&blocks, request.size, at_least))
+    }
+
+    /// Looks at every run of neighbours that are usable or unmapped, from every start in it.
+    fn best_stretch(
+        &self,
+        segment: u32,
+        request: &Request<'_>,
+        best: &mut Option<(u64, Vec<BlockIndex>)>,
+    ) {
+        let mut run: Vec<BlockIndex> = Vec::new();
+        let mut next = self.blocks_of(segment).peekable();
+        while let Some(block) = next.next() {
+            let record = &self.arena[block];
+            let usable = record.state == State::Unmapped
+                || (record.state.is_free() && self.is_known(block, request));
+            if usable {
+                run.push(block);
+            }
+            if !usable || next.peek().is_none() {
+                self.best_start(&run, request.size, best);
+                run.clear();
+            }
+        }
+    }
+
+    /// The start in a run from which the least is missing.
+    fn best_start(&self, run: &[BlockIndex], size: u64, best: &mut Option<(u64, Vec<BlockIndex>)>) {
+        for start in 0..run.len() {
+            let Some(rest) = run.get(start..) else { return };
+            let Some((missing, count)) = self.missing_from(rest, size) else { return };
+            if best.as_ref().is_none_or(|(least, _)| missing < *least) {
+                *best = Some((missing, rest.iter().copied().take(count).collect()));
+            }
+        }
+    }
+
+    /// How many bytes are missing to serve `size` from the start of `run`, and how many of its
+    /// blocks that takes. `None`: the run is too short.
+    fn missing_from(&self, run: &[BlockIndex], size: u64) -> Option<(u64, usize)> {
+        let (mut needed, mut missing) = (size, 0);
+        for (block, count) in run.iter().zip(1..) {
+            let record = &self.arena[*block];
+            let part = needed.min(record.size);
+            if record.state == State::Unmapped {
+                missing += part;
+            }
+            needed -= part;
+            if needed == 0 {
+                return Some((missing, count));
+            }
+        }
+        None
+    }
+
+    /// Takes the chosen blocks out; the last unmapped one is cut to what is needed.
+    fn reserve_blocks(&mut self, blocks: &[BlockIndex], size: u64, at_least: u64) -> Stretch {
+        let first = blocks.first().expect("a stretch has at least one block");
+        let region = Arc::clone(&self.segment_of(*first).region);
+        let granularity = region.granularity();
+        let mut needed = size;
+        let mut missing = Vec::new();
+        for block in blocks {
+            let record = &self.arena[*block];
+            if record.state != State::Unmapped {
+                needed = needed.saturating_sub(record.size);
+                self.take_out(*block, State::Reserved);
+                continue;
+            }
+            let wanted = needed.max(at_least).next_multiple_of(granularity).min(record.size);
+            if let Some(rest) = self.cut(*block, wanted) {
+                self.arena[rest].set_state(State::Reserved);
+                self.arena[rest].set_state(State::Unmapped);
+            }
+            let record = &mut self.arena[*block];
+            record.set_state(State::Reserved);
+            needed = needed.saturating_sub(record.size);
+            missing.push((*block, record.address - region.base(), record.size));
+        }
+        Stretch { blocks: blocks.to_vec(), region, missing }
+    }
+
+    /// Publishes a committed stretch: one block, handed out.
+    fn take_stretch(
+        &mut self,
+        stretch: &Stretch,
+        pieces: Vec<(u64, CommittedPiece)>,
+        request: &Request<'_>,
+        step: Step,
+    ) -> Taken {
+        self.publish_pieces(stretch, pieces);
+        let (first, rest) = stretch.blocks.split_first().expect("a stretch has a first block");
+        for block in rest {
+            self.join(*first, *block);
+        }
+        self.hand_out(*first, request, step)
+    }
+
+    /// New memory has no earlier use: it comes after nothing.
+    fn publish_pieces(&mut self, stretch: &Stretch, pieces: Vec<(u64, CommittedPiece)>) {
+        for (block, _, _) in &stretch.missing {
+            let own = self.order.slot();
+            let record = &mut self.arena[*block];
+            (record.home, record.home_mark) = (own, 0);
+        }
+        if let Some(first) = stretch.blocks.first() {
+            self.segment_of_mut(*first).pieces.extend(pieces);
+        }
+    }
+
+    /// Undoes a reservation: free blocks go back to the lists, unmapped ones join again.
+    fn give_back_stretch(&mut self, stretch: &Stretch, pieces: Vec<(u64, CommittedPiece)>) {
+        self.publish_pieces(stretch, pieces);
+        for block in &stretch.blocks {
+            let unmapped = stretch.missing.iter().any(|(missing, _, _)| missing == block);
+            if unmapped {
+                self.unmap_block(*block);
+            } else {
+                self.settle(*block);
+            }
+        }
+        if !stretch.region.is_recommittable() {
+            if let Some(first) = stretch.blocks.first() {
+                self.drop_segment_if_empty(*first);
+            }
+        }
+    }
+
+    /// Makes a reserved block unmapped and joins it with unmapped neighbours.
+    pub(crate) fn unmap_block(&mut self, block: BlockIndex) {
+        let own = self.order.slot();
+        let record = &mut self.arena[block];
+        record.set_state(State::Unmapped);
+        (record.home, record.home_mark) = (own, 0);
+        record.frontier = streams::order::Frontier::default();
+        let next = record.next.get();
+        if let Some(next) = next.filter(|next| self.arena[*next].state == State::Unmapped) {
+            self.absorb_unmapped(block, next);
+        }
+        let previous = self.arena[block].previous.get();
+        if let Some(previous) =
+            previous.filter(|previous| self.arena[*previous].state == State::Unmapped)
+        {
+            self.absorb_unmapped(previous, block);
+        }
+    }
+
+    fn absorb_unmapped(&mut self, left: BlockIndex, right: BlockIndex) {
+        let (size, next) = (self.arena[right].size, self.arena[right].next);
+        self.arena.remove(right);
+        self.arena[left].size += size;
+        self.arena[left].next = next;
+        if let Some(next) = next.get() {
+            self.arena[next].previous = Link::to(left);
+        }
+    }
+
+    /// Forgets a segment that has no memory left.
+    pub(crate) fn drop_segment_if_empty(&mut self, block: BlockIndex) {
+        let record = &self.arena[block];
+        let whole = record.previous.get().is_none() && record.next.get().is_none();
+        if !whole || record.state != State::Unmapped {
+            return;
+        }
+        let index = usize::try_from(record.segment).unwrap_or(usize::MAX);
+        self.arena.remove(block);
+        if let Some(place) = self.segments.get_mut(index) {
+            *place = None;
+        }
+    }
+}

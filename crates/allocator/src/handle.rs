@@ -1,0 +1,281 @@
+//! What a caller holds: a block, its uses, and holds on it.
+//!
+//! Dropping a block is a stream-ordered free: work already queued on its home stream may still
+//! use it, and so may every stream that was recorded. Nothing here blocks or panics; an error
+//! that a drop meets is counted in the statistics, and the block then stays unused.
+
+use std::fmt;
+
+use streams::Stream;
+use streams::StreamOrder;
+use streams::order::Point;
+
+use crate::allocator::Inner;
+use crate::block::{BlockIndex, State, UseRecord};
+use crate::error::FreeError;
+use crate::release::BlockKey;
+use crate::reuse::Taken;
+use crate::sync::Arc;
+
+/// A range of device memory that belongs to its holder until it is dropped.
+///
+/// `Send` and `Sync`: it may be freed on any thread, whatever stream it was made for. Work on
+/// streams other than its home is announced with [`Block::record_stream`] or
+/// [`Block::record_use`]; without that, the block may be reused while they still run.
+#[must_use = "a block that is not kept is freed at once"]
+pub struct Block {
+    inner: Arc<Inner>,
+    /// `None` for a block of zero bytes.
+    key: Option<BlockKey>,
+    address: u64,
+    size: u64,
+    requested: u64,
+}
+
+/// A block's parts, for carrying it through code that knows only numbers. See
+/// [`Block::into_raw`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RawBlock {
+    /// The device address.
+    pub address: u64,
+    /// The size in bytes, after rounding.
+    pub size: u64,
+    /// Names the block inside its allocator.
+    pub token: [u64; 2],
+}
+
+impl Block {
+    #[inline]
+    pub(crate) fn new(inner: Arc<Inner>, key: BlockKey, taken: Taken, requested: u64) -> Self {
+        Self { inner, key: Some(key), address: taken.address, size: taken.size, requested }
+    }
+
+    pub(crate) fn empty(inner: Arc<Inner>) -> Self {
+        Self { inner, key: None, address: 0, size: 0, requested: 0 }
+    }
+
+    /// The device address; 0 for a block of zero bytes.
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The usable bytes: what was asked for, rounded up to 512.
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The bytes that were asked for.
+    #[must_use]
+    pub fn requested(&self) -> u64 {
+        self.requested
+    }
+
+    /// Says that `stream` uses the block: it will not be reused before everything queued on that
+    /// stream at the time of the free is done. As in PyTorch, the call may come before the use,
+    /// and a call for the home stream changes nothing. No driver call.
+    pub fn record_stream(&self, stream: &Stream) {
+        self.with_use(stream.order(), |used| used.whole_stream = true);
+    }
+
+    /// Says that work queued on `stream` up to now uses the block: it will not be reused before
+    /// that is done, whatever is queued there later. Called after the work was submitted. No
+    /// driver call.
+    pub fn record_use(&self, stream: &Stream) -> Use {
+        let point = stream.order().position();
+        self.with_use(stream.order(), |used| sharpen(used, point));
+        Use { order: stream.order().clone(), point }
+    }
+
+    /// Says that work about to be submitted to `stream` uses the block. Until
+    /// [`OpenUse::sharpen`] is called the use counts as the whole stream, also when the returned
+    /// guard is forgotten (O13). No driver call.
+    pub fn begin_use(&self, stream: &Stream) -> OpenUse<'_> {
+        self.with_use(stream.order(), |used| used.open_count += 1);
+        OpenUse { block: self, order: stream.order().clone() }
+    }
+
+    /// Keeps the block from being reused, beyond its free, until the hold is dropped.
+    #[must_use = "a hold that is not kept holds nothing"]
+    pub fn hold(&self) -> Hold {
+        if let Some(key) = self.key {
+            if let Some(shard) = self.inner.shards.get(key.owner) {
+                shard.with(|state| state.arena[key.index].hold_count += 1);
+            }
+        }
+        Hold { inner: Arc::clone(&self.inner), key: self.key }
+    }
+
+    /// Frees the block, as a drop does, and says what went wrong.
+    ///
+    /// # Errors
+    /// A fence could not be recorded; the block stays unused until its streams are synchronised.
+    pub fn free(mut self) -> Result<(), FreeError> {
+        self.release()
+    }
+
+    /// Turns the block into numbers; it stays allocated until [`crate::Allocator::from_raw`]
+    /// takes it back. The allocator itself must be kept alive by the caller.
+    #[must_use = "a raw block that is lost is never freed"]
+    pub fn into_raw(mut self) -> RawBlock {
+        let key = self.key.take();
+        let token = key.map_or([u64::MAX; 2], |key| {
+            let slot = u64::from(key.owner.index());
+            let names = u64::from(key.generation) << 32 | u64::from(key.index.0);
+            [self.inner.identity() << 32 | slot, names]
+        });
+        RawBlock { address: self.address, size: self.size, token }
+    }
+
+    pub(crate) fn from_raw(inner: &Arc<Inner>, raw: RawBlock) -> Result<Self, FreeError> {
+        let address = raw.address;
+        let [place, names] = raw.token;
+        if raw.token == [u64::MAX; 2] && address == 0 {
+            return Ok(Self::empty(Arc::clone(inner)));
+        }
+        if place >> 32 != inner.identity() {
+            return Err(FreeError::Foreign { address });
+        }
+        let missing = FreeError::NotAllocated { address };
+        let slot = usize::try_from(place & u64::from(u32::MAX));
+        let index = u32::try_from(names & u64::from(u32::MAX)).map(BlockIndex);
+        let generation = u32::try_from(names >> 32);
+        let (Ok(slot), Ok(index), Ok(generation)) = (slot, index, generation) else {
+            return Err(missing);
+        };
+        let Some(shard) = inner.shards.at(slot) else { return Err(missing) };
+        let found = shard.with(|state| {
+            let record = state.arena.get(index)?;
+            let same = record.generation == generation
+                && record.state == State::Allocated
+                && record.address == address;
+            // A new generation: the raw parts work once.
+            let requested = record.requested;
+            same.then(|| {
+                let record = &mut state.arena[index];
+                record.generation = record.generation.wrapping_add(1);
+                let owner = state.order.slot();
+                (owner, record.generation, record.size, requested)
+            })
+        });
+        let (owner, generation, size, requested) = found.ok_or(missing)?;
+        let key = Some(BlockKey { owner, index, generation });
+        Ok(Self { inner: Arc::clone(inner), key, address, size, requested })
+    }
+
+    fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
+        let Some(key) = self.key else { return };
+        let Some(shard) = self.inner.shards.get(key.owner) else { return };
+        self.inner.meet(order);
+        shard.with(|state| {
+            let record = &mut state.arena[key.index];
+            if record.home == order.slot() {
+                return;
+            }
+            let known = record.uses.iter_mut().position(|used| used.order.slot() == order.slot());
+            let place = known.unwrap_or_else(|| {
+                record.uses.push(UseRecord::new(order.clone()));
+                record.uses.len() - 1
+            });
+            if let Some(used) = record.uses.get_mut(place) {
+                change(used);
+            }
+        });
+    }
+
+    fn release(&mut self) -> Result<(), FreeError> {
+        self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address))
+    }
+}
+
+/// Of two exact uses on one stream the later one covers the earlier.
+fn sharpen(used: &mut UseRecord, point: Point) {
+    let later = used.point.is_none_or(|known| known.mark < point.mark);
+    if later {
+        used.point = Some(point);
+    }
+}
+
+impl Drop for Block {
+    #[inline]
+    fn drop(&mut self) {
+        if self.release().is_err() {
+            self.inner.count_drop_error();
+        }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An exact use: the work queued on one stream up to the time it was recorded.
+#[derive(Debug, Clone)]
+pub struct Use {
+    order: StreamOrder,
+    point: Point,
+}
+
+impl Use {
+    /// Up to where the stream must come for the use to be over.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        self.point
+    }
+
+    /// Whether the use is known to be over. No driver call.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.order.is_complete(self.point)
+    }
+}
+
+/// A use that was announced before its work was submitted.
+#[must_use = "an open use counts as the whole stream until it is sharpened"]
+#[derive(Debug)]
+pub struct OpenUse<'block> {
+    block: &'block Block,
+    order: StreamOrder,
+}
+
+impl OpenUse<'_> {
+    /// Says that the work has been submitted: the use ends with what is queued there now.
+    pub fn sharpen(self) -> Use {
+        let point = self.order.position();
+        self.block.with_use(&self.order, |used| {
+            used.open_count = used.open_count.saturating_sub(1);
+            sharpen(used, point);
+        });
+        Use { order: self.order, point }
+    }
+
+    /// Says that the submission failed: there is no use.
+    pub fn cancel(self) {
+        self.block.with_use(&self.order, |used| {
+            used.open_count = used.open_count.saturating_sub(1);
+        });
+    }
+}
+
+/// Keeps a block from being reused until it is dropped (R1).
+#[derive(Debug)]
+pub struct Hold {
+    inner: Arc<Inner>,
+    key: Option<BlockKey>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.inner.end_hold(key);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Step 6 of service: what is tried, rung by rung, before a request fails.
+//!
+//! Each rung is followed by a search, so a block that one rung set free is found before the next
+//! is climbed. The host waits only for the cheapest block that would be enough, and for
+//! everything only when no single block is.
+
+use streams::order::{Point, StreamSlot};
+
+use crate::allocator::Inner;
+use crate::error::{AllocError, OutOfMemory, StreamUsage};
+use crate::grow::GrowthError;
+use crate::reuse::{Request, Step, Taken};
+use crate::shard::{Shard, ShardState};
+use crate::source::PoolKind;
+use crate::sync::Ordering;
+
+/// How many single blocks the host waits for before it waits for everything.
+const HOST_WAITS_MAX: usize = 4;
+
+type Served = Option<(StreamSlot, Taken)>;
+
+impl Inner {
+    /// Climbs the ladder.
+    #[cold]
+    pub(crate) fn climb(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+    ) -> Result<(StreamSlot, Taken), AllocError> {
+        self.counters.retries.fetch_add(1, Ordering::Relaxed);
+        // Rung 1: the other pool's free memory, and what the device has finished meanwhile.
+        if let Some(served) = self.search_everything(shard, request) {
+            return Ok(served);
+        }
+        // Rung 2: a wait on the device, whatever the bound says.
+        if let Some(served) = self.serve_by_wait(request) {
+            return Ok(served);
+        }
+        // Rung 3: cached memory goes back to make room for growth.
+        if let Some(served) = self.trim_and_grow(shard, request)? {
+            return Ok(served);
+        }
+        // Rung 4: the host waits for the cheapest block that would be enough.
+        for _ in 0..HOST_WAITS_MAX {
+            let Some(candidate) = self.best_candidate(request, &[]) else { break };
+            if candidate.unmet.is_empty() || !self.wait_on_host(&candidate.unmet) {
+                break;
+            }
+            if let Some(served) = self.search_everything(shard, request) {
+                return Ok(served);
+            }
+        }
+        // Rung 5: the host waits for everything that is pending, then as rungs 1 and 3.
+        if self.wait_on_host(&self.all_pending()) {
+            if let Some(served) = self.search_everything(shard, request) {
+                return Ok(served);
+            }
+            if let Some(served) = self.trim_and_grow(shard, request)? {
+                return Ok(served);
+            }
+        }
+        self.counters.out_of_memory.fetch_add(1, Ordering::Relaxed);
+        Err(AllocError::OutOfMemory(Box::new(self.explain(request))))
+    }
+
+    /// Searches both pools after asking the device, where the policy allows that.
+    fn search_everything(&self, shard: &Shard, request: &Request<'_>) -> Served {
+        if self.config.policy.polls() {
+            self.poll(request);
+        }
+        let other = match request.kind {
+            PoolKind::Small => PoolKind::Large,
+            PoolKind::Large => PoolKind::Small,
+        };
+        [request.kind, other].into_iter().find_map(|kind| {
+            let request = Request { kind, ..*request };
+            self.search(shard, &request)
+        })
+    }
+
+    fn trim_and_grow(&self, shard: &Shard, request: &Request<'_>) -> Result<Served, AllocError> {
+        // The driver's failure to take memory back is no reason to fail the request.
+        let trimmed = self.trim(u64::MAX).unwrap_or(0);
+        if trimmed == 0 {
+            return Ok(None);
+        }
+        match self.serve_by_growth(shard, request, Step::Ladder) {
+            Ok(taken) => Ok(Some((request.order.slot(), taken))),
+            Err(GrowthError::NoRoom) => Ok(None),
+            Err(GrowthError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Blocks the host until the points have passed; false if nothing could be waited for.
+    fn wait_on_host(&self, points: &[Point]) -> bool {
+        let mut waited = false;
+        for point in points {
+            let Some(order) = self.order_of(point.stream) else { continue };
+            waited |= order.synchronize_point(*point).is_ok();
+        }
+        waited
+    }
+
+    /// The latest point of each stream that some free block waits for.
+    pub(crate) fn all_pending(&self) -> Vec<Point> {
+        let mut all = streams::order::Frontier::default();
+        for (_, shard) in self.shards.iter() {
+            shard.with(|state| state.add_requirements(&mut all));
+        }
+        all.iter().collect()
+    }
+
+    /// The figures of an out-of-memory error.
+    fn explain(&self, request: &Request<'_>) -> OutOfMemory {
+        let mut streams = Vec::new();
+        let mut largest_free_bytes = 0;
+        for (_, shard) in self.shards.iter() {
+            let (usage, largest) = shard.with(|state| state.usage(request));
+            streams.push(usage);
+            largest_free_bytes = largest_free_bytes.max(largest);
+        }
+        streams.sort_by_key(|usage| std::cmp::Reverse(usage.allocated_bytes + usage.free_bytes));
+        let order = Ordering::Relaxed;
+        OutOfMemory {
+            wanted_bytes: request.size,
+            stream_id: request.order.id(),
+            largest_free_bytes,
+            reserved_bytes: self.counters.reserved.load(order),
+            limit_bytes: self.limit(),
+            allocated_bytes: self.counters.allocated.load(order),
+            pending_bytes: self.counters.pending.load(order),
+            streams,
+        }
+    }
+}
+
+impl ShardState {
+    /// Adds everything that free blocks of this shard wait for and that is not complete.
+    fn add_requirements(&self, all: &mut streams::order::Frontier) {
+        for segment in self.segment_indices() {
+            for block in self.blocks_of(segment) {
+                let record = &self.arena[block];
+                if !record.state.is_free() {
+                    continue;
+                }
+                for point in crate::carve::requirements(record) {
+                    if !self.order.is_complete(point) {
+                        all.insert(point);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What this shard holds, and its largest free block that the request could use.
+    fn usage(&self, request: &Request<'_>) -> (StreamUsage, u64) {
+        let mut usage = StreamUsage {
+            stream_id: self.order.id(),
+            allocated_bytes: 0,
+            free_bytes: 0,
+            pending_bytes: 0,
+        };
+        let mut largest = 0;
+        for segment in self.segment_indices() {
+            for block in self.blocks_of(segment) {
+                let record = &self.arena[block];
+                match record.state {
+                    crate::block::State::Allocated => usage.allocated_bytes += record.size,
+                    crate::block::State::Ready => usage.free_bytes += record.size,
+                    crate::block::State::Pending | crate::block::State::Held => {
+                        usage.pending_bytes += record.size;
+                    }
+                    crate::block::State::Vacant
+                    | crate::block::State::Unmapped
+                    | crate::block::State::Reserved => {}
+                }
+                if record.state.is_free() && self.is_known(block, request) {
+                    largest = largest.max(record.size);
+                }
+            }
+        }
+        (usage, largest)
+    }
+}

@@ -1,0 +1,96 @@
+//! Free blocks that still wait for uses: each is filed under one point it waits for.
+//!
+//! A pending block watches one point that the shard's own stream does not know yet. When that
+//! point is known, the block is filed under the next one, or becomes ready. So learning that a
+//! stream came further costs one look at the smallest mark watched there, however many blocks
+//! wait.
+
+use std::collections::BTreeSet;
+
+use streams::order::{Point, StreamSlot};
+
+use crate::arena::Arena;
+use crate::block::{BlockIndex, State};
+use crate::shard::ShardState;
+
+/// The watches of one shard: one ordered set for each stream that is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Limbo {
+    watches: Vec<Watch>,
+}
+
+/// What waits for one stream.
+#[derive(Debug)]
+struct Watch {
+    stream: StreamSlot,
+    /// By mark, so that what is known comes first.
+    blocks: BTreeSet<(u64, BlockIndex)>,
+}
+
+impl Limbo {
+    /// Whether nothing waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watches.is_empty()
+    }
+
+    /// Files a block under a point it waits for.
+    pub(crate) fn file(&mut self, arena: &mut Arena, block: BlockIndex, point: Point) {
+        arena[block].watched = Some(point);
+        let found = self.watches.iter_mut().find(|watch| watch.stream == point.stream);
+        if let Some(watch) = found {
+            watch.blocks.insert((point.mark, block));
+        } else {
+            let blocks = BTreeSet::from([(point.mark, block)]);
+            self.watches.push(Watch { stream: point.stream, blocks });
+        }
+    }
+
+    /// Takes a block out of its file.
+    pub(crate) fn forget(&mut self, arena: &mut Arena, block: BlockIndex) {
+        let Some(point) = arena[block].watched.take() else { return };
+        if let Some(watch) = self.watches.iter_mut().find(|watch| watch.stream == point.stream) {
+            watch.blocks.remove(&(point.mark, block));
+        }
+        self.watches.retain(|watch| !watch.blocks.is_empty());
+    }
+
+    /// The streams that blocks wait for.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = StreamSlot> + '_ {
+        self.watches.iter().map(|watch| watch.stream)
+    }
+
+    /// The block with the smallest mark watched on the `index`-th stream.
+    fn first_watched(&self, index: usize) -> Option<(Point, BlockIndex)> {
+        let watch = self.watches.get(index)?;
+        let (mark, block) = watch.blocks.first()?;
+        Some((Point { stream: watch.stream, mark: *mark }, *block))
+    }
+}
+
+impl ShardState {
+    /// The first point of a block's frontier that the shard's stream does not know.
+    #[inline]
+    pub(crate) fn first_unknown(&self, block: BlockIndex) -> Option<Point> {
+        let record = &self.arena[block];
+        let home = record.home_point();
+        if home.stream != self.order.slot() && !self.order.knows(home) {
+            return Some(home);
+        }
+        record.frontier.iter().find(|point| !self.order.knows(*point))
+    }
+
+    /// Makes ready what has become known. No driver call.
+    pub(crate) fn sweep(&mut self) {
+        let mut index = 0;
+        while let Some((point, block)) = self.limbo.first_watched(index) {
+            if !self.order.knows(point) {
+                index += 1;
+                continue;
+            }
+            self.take_out(block, State::Reserved);
+            self.settle(block);
+            index = 0;
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Steps 1 to 3 of service: free blocks that are ready, known ordered, or known complete.
+//!
+//! No driver call is made here; asking the device happens in `allocator`, outside all locks.
+
+use streams::StreamOrder;
+use streams::order::Point;
+
+use crate::block::{BlockIndex, BlockRecord, State};
+use crate::carve::requirements;
+use crate::config::Sabotage;
+use crate::shard::ShardState;
+use crate::source::PoolKind;
+
+/// A block that was just handed out, as its handle needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) index: BlockIndex,
+    pub(crate) generation: u32,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
+
+/// What a request asks of a shard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'stream> {
+    /// The stream that will use the block.
+    pub(crate) order: &'stream StreamOrder,
+    pub(crate) kind: PoolKind,
+    /// Whole grains.
+    pub(crate) size: u64,
+    /// What the caller asked for.
+    pub(crate) requested: u64,
+    /// Only memory whose every earlier use is complete will do (a capturing stream: R8).
+    pub(crate) complete_only: bool,
+}
+
+/// Which step served a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    OwnStream,
+    KnownOrder,
+    Completion,
+    DeviceWait,
+    Growth,
+    Ladder,
+}
+
+impl Request<'_> {
+    /// Whether a requirement is met for the requester.
+    #[inline]
+    fn is_met(&self, point: Point) -> bool {
+        if self.complete_only { self.order.is_complete(point) } else { self.order.knows(point) }
+    }
+}
+
+impl ShardState {
+    /// Step 1: a ready block of the shard's own stream.
+    #[inline]
+    pub(crate) fn take_ready(&mut self, request: &Request<'_>) -> Option<Taken> {
+        if !self.limbo.is_empty() {
+            self.sweep();
+        }
+        let pool = self.pool(request.kind);
+        let block = pool.ready.best_fit(&self.arena, request.size)?;
+        self.take_out(block, State::Reserved);
+        Some(self.hand_out(block, request, Step::OwnStream))
+    }
+
+    /// Step 2 and 3: a block whose every requirement the requester knows to be met; for the
+    /// shard's own stream that is one of several neighbours joined on demand.
+    pub(crate) fn take_known(&mut self, request: &Request<'_>) -> Option<Taken> {
+        if !self.limbo.is_empty() {
+            self.sweep();
+        }
+        if let Some(block) = self.find_known(request) {
+            let step = self.step_of(block, request.order);
+            self.take_out(block, State::Reserved);
+            return Some(self.hand_out(block, request, step));
+        }
+        let run = self.find_known_run(request)?;
+        let step = self.step_of_run(&run, request.order);
+        let block = self.join_run(&run);
+        Some(self.hand_out(block, request, step))
+    }
+
+    fn find_known(&self, request: &Request<'_>) -> Option<BlockIndex> {
+        let pool = self.pool(request.kind);
+        let ready = pool.ready.fitting(&self.arena, request.size);
+        let pending = pool.pending.fitting(&self.arena, request.size);
+        ready.chain(pending).find(|block| self.is_known(*block, request))
+    }
+
+    /// Whether every requirement of a free block is met for the requester (R2).
+    pub(crate) fn is_known(&self, block: BlockIndex, request: &Request<'_>) -> bool {
+        let record = &self.arena[block];
+        if self.is_sabotaged(Sabotage::IgnoreFreePoint) {
+            return record.frontier.iter().all(|point| request.is_met(point));
+        }
+        requirements(record).all(|point| request.is_met(point))
+    }
+
+    /// Neighbours that are free and known, and large enough only together.
+    fn find_known_run(&self, request: &Request<'_>) -> Option<Vec<BlockIndex>> {
+        let pool = self.pool(request.kind);
+        if pool.free_bytes() < request.size {
+            return None;
+        }
+        for segment in self.segment_indices() {
+            let mut run = Vec::new();
+            let mut run_bytes = 0;
+            for block in self.blocks_of(segment) {
+                let record = &self.arena[block];
+                if self.kind_of(block) != request.kind {
+                    break;
+                }
+                if record.state.is_free() && self.is_known(block, request) {
+                    run.push(block);
+                    run_bytes += record.size;
+                    if request.size <= run_bytes {
+                        return Some(run);
+                    }
+                } else {
+                    run.clear();
+                    run_bytes = 0;
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a run of free neighbours out of the lists and makes it one reserved block.
+    pub(crate) fn join_run(&mut self, run: &[BlockIndex]) -> BlockIndex {
+        for block in run {
+            self.take_out(*block, State::Reserved);
+        }
+        let (first, rest) = run.split_first().expect("a run has at least one block");
+        for block in rest {
+            self.join(*first, *block);
+        }
+        *first
+    }
+
+    /// How a known block is known: by order alone, or because its uses are complete.
+    fn step_of(&self, block: BlockIndex, order: &StreamOrder) -> Step {
+        self.step_of_record(&self.arena[block], order)
+    }
+
+    fn step_of_run(&self, run: &[BlockIndex], order: &StreamOrder) -> Step {
+        let steps = run.iter().map(|block| self.step_of(*block, order));
+        steps.max_by_key(|step| *step == Step::Completion).unwrap_or(Step::OwnStream)
+    }
+
+    fn step_of_record(&self, record: &BlockRecord, order: &StreamOrder) -> Step {
+        let mut foreign = requirements(record).filter(|point| point.stream != order.slot());
+        match foreign.next() {
+            None => Step::OwnStream,
+            Some(first) if order.is_complete(first) && foreign.all(|p| order.is_complete(p)) => {
+                Step::Completion
+            }
+            Some(_) => Step::KnownOrder,
+        }
+    }
+
+    /// Makes a reserved block the requester's: cuts off what is not needed, sets its home.
+    #[inline]
+    pub(crate) fn hand_out(
+        &mut self,
+        block: BlockIndex,
+        request: &Request<'_>,
+        step: Step,
+    ) -> Taken {
+        self.split(block, request.size);
+        let record = &mut self.arena[block];
+        record.set_state(State::Allocated);
+        record.home = request.order.slot();
+        record.requested = request.requested;
+        if !record.frontier.is_empty() {
+            record.frontier = streams::order::Frontier::default();
+        }
+        let taken = Taken {
+            index: block,
+            generation: record.generation,
+            address: record.address,
+            size: record.size,
+        };
+        self.count_served(step);
+        self.counters.requested_bytes += request.requested;
+        self.shared.allocate(taken.size);
+        taken
+    }
+
+    #[inline]
+    fn count_served(&mut self, step: Step) {
+        let served = &mut self.counters.served_by;
+        let count = match step {
+            Step::OwnStream => &mut served.own_stream,
+            Step::KnownOrder => &mut served.known_order,
+            Step::Completion => &mut served.completion,
+            Step::DeviceWait => &mut served.device_wait,
+            Step::Growth => &mut served.growth,
+            Step::Ladder => &mut served.ladder,
+        };
+        *count += 1;
+    }
+}

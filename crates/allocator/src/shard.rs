@@ -1,0 +1,242 @@
+//! One stream's share of the allocator: its segments, its blocks, its free lists.
+//!
+//! A shard owns the segments that were opened for its stream, with everything about them: block
+//! records, neighbours, free lists, watches. One lock guards it all, no other lock is taken while
+//! it is held, and it is never held across a driver call (L1). A block lent to another stream
+//! stays in the shard that owns its segment.
+//!
+//! Shards are numbered by stream slot. A slot is recycled only when everything its old stream did
+//! or waited for is complete, so the next stream in it inherits the cache as its own.
+
+use std::collections::BTreeMap;
+
+use streams::StreamOrder;
+
+use crate::arena::Arena;
+use crate::block::{BlockIndex, State};
+use crate::config::Sabotage;
+use crate::free_list::FreeList;
+use crate::limbo::Limbo;
+use crate::source::{Piece, PoolKind, Region};
+use crate::stats::{ShardCounters, SharedCounters, Stats};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// The lists of free blocks of one pool kind.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// What the shard's stream may use at once.
+    pub(crate) ready: FreeList,
+    /// What still waits for uses on other streams.
+    pub(crate) pending: FreeList,
+}
+
+impl Pool {
+    fn new() -> Self {
+        Self { ready: FreeList::new(), pending: FreeList::new() }
+    }
+
+    /// All free bytes.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.ready.bytes + self.pending.bytes
+    }
+}
+
+/// A region and what is committed into it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) kind: PoolKind,
+    pub(crate) region: Arc<dyn Region>,
+    /// The block at the region's base.
+    pub(crate) first: BlockIndex,
+    /// Committed pieces by offset.
+    pub(crate) pieces: BTreeMap<u64, CommittedPiece>,
+}
+
+/// One committed piece.
+#[derive(Debug)]
+pub(crate) struct CommittedPiece {
+    pub(crate) bytes: u64,
+    pub(crate) memory: Box<dyn Piece>,
+}
+
+/// What a shard's lock guards.
+#[derive(Debug)]
+pub(crate) struct ShardState {
+    pub(crate) order: StreamOrder,
+    pub(crate) arena: Arena,
+    pub(crate) small: Pool,
+    pub(crate) large: Pool,
+    pub(crate) segments: Vec<Option<Segment>>,
+    pub(crate) limbo: Limbo,
+    pub(crate) freed_count: u64,
+    pub(crate) counters: ShardCounters,
+    pub(crate) shared: Arc<SharedCounters>,
+    sabotage: Option<Sabotage>,
+}
+
+/// What every shard of an allocator is made with.
+#[derive(Debug)]
+pub(crate) struct ShardSetup {
+    pub(crate) shared: Arc<SharedCounters>,
+    pub(crate) sabotage: Option<Sabotage>,
+}
+
+impl ShardState {
+    fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
+        Self {
+            order,
+            arena: Arena::default(),
+            small: Pool::new(),
+            large: Pool::new(),
+            segments: Vec::new(),
+            limbo: Limbo::default(),
+            freed_count: 0,
+            counters: ShardCounters::default(),
+            shared: Arc::clone(&setup.shared),
+            sabotage: setup.sabotage,
+        }
+    }
+
+    /// Whether this check has been taken out, to show that a test can fail.
+    #[inline]
+    pub(crate) fn is_sabotaged(&self, sabotage: Sabotage) -> bool {
+        cfg!(feature = "sabotage") && self.sabotage == Some(sabotage)
+    }
+
+    /// The lists of one kind.
+    #[inline]
+    pub(crate) fn pool(&self, kind: PoolKind) -> &Pool {
+        match kind {
+            PoolKind::Small => &self.small,
+            PoolKind::Large => &self.large,
+        }
+    }
+
+    /// The lists and the arena they link, together.
+    #[inline]
+    pub(crate) fn pool_and_arena(&mut self, kind: PoolKind) -> (&mut Pool, &mut Arena) {
+        match kind {
+            PoolKind::Small => (&mut self.small, &mut self.arena),
+            PoolKind::Large => (&mut self.large, &mut self.arena),
+        }
+    }
+
+    /// The segment a block lies in.
+    pub(crate) fn segment_of(&self, block: BlockIndex) -> &Segment {
+        let index = usize::try_from(self.arena[block].segment).unwrap_or(usize::MAX);
+        let segment = self.segments.get(index).and_then(Option::as_ref);
+        segment.expect("a block's segment lives as long as its blocks")
+    }
+
+    /// The segment a block lies in, to change.
+    pub(crate) fn segment_of_mut(&mut self, block: BlockIndex) -> &mut Segment {
+        let index = usize::try_from(self.arena[block].segment).unwrap_or(usize::MAX);
+        let segment = self.segments.get_mut(index).and_then(Option::as_mut);
+        segment.expect("a block's segment lives as long as its blocks")
+    }
+
+    /// The kind of the pool a block belongs to.
+    #[inline]
+    pub(crate) fn kind_of(&self, block: BlockIndex) -> PoolKind {
+        self.segment_of(block).kind
+    }
+
+    /// Takes a free block out of its list and marks it `next`.
+    #[inline]
+    pub(crate) fn take_out(&mut self, block: BlockIndex, next: State) {
+        let kind = self.kind_of(block);
+        let state = self.arena[block].state;
+        if state == State::Pending {
+            self.limbo.forget(&mut self.arena, block);
+            self.shared.unpend(self.arena[block].size);
+        }
+        let (pool, arena) = self.pool_and_arena(kind);
+        let list = if state == State::Ready { &mut pool.ready } else { &mut pool.pending };
+        list.remove(arena, block);
+        arena[block].set_state(next);
+    }
+
+    /// Puts a block into the list its frontier says, without looking at its neighbours.
+    #[inline]
+    pub(crate) fn put_in(&mut self, block: BlockIndex) {
+        let kind = self.kind_of(block);
+        let next = match self.first_unknown(block) {
+            None => State::Ready,
+            Some(point) => {
+                self.limbo.file(&mut self.arena, block, point);
+                self.shared.pend(self.arena[block].size);
+                State::Pending
+            }
+        };
+        let (pool, arena) = self.pool_and_arena(kind);
+        arena[block].set_state(next);
+        let list = if next == State::Ready { &mut pool.ready } else { &mut pool.pending };
+        list.insert(arena, block);
+    }
+
+    /// Adds this shard's counts to the figures.
+    pub(crate) fn add_to(&mut self, stats: &mut Stats) {
+        self.sweep();
+        let counters = &self.counters;
+        let (sum, served) = (&mut stats.served_by, &counters.served_by);
+        sum.own_stream += served.own_stream;
+        sum.known_order += served.known_order;
+        sum.completion += served.completion;
+        sum.device_wait += served.device_wait;
+        sum.growth += served.growth;
+        sum.ladder += served.ladder;
+        stats.allocation_total += served.total();
+        stats.free_total += counters.freed;
+        stats.allocation_count += served.total() - counters.freed;
+        stats.deferred_free_total += counters.deferred;
+        stats.requested_bytes += counters.requested_bytes;
+        stats.cross_stream_merges += counters.cross_stream_merges;
+        stats.segment_count += self.segments.iter().flatten().map(|_| 1).sum::<u64>();
+    }
+
+    /// The indices of the live segments.
+    pub(crate) fn segment_indices(&self) -> impl Iterator<Item = u32> + '_ {
+        self.segments
+            .iter()
+            .zip(0_u32..)
+            .filter_map(|(segment, index)| segment.as_ref().map(|_| index))
+    }
+
+    /// The blocks of one segment in address order.
+    pub(crate) fn blocks_of(&self, segment: u32) -> impl Iterator<Item = BlockIndex> + '_ {
+        let index = usize::try_from(segment).unwrap_or(usize::MAX);
+        let first = self.segments.get(index).and_then(Option::as_ref).map(|found| found.first);
+        std::iter::successors(first, |block| self.arena[*block].next.get())
+    }
+}
+
+/// One stream's shard.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    state: Mutex<ShardState>,
+    /// A copy of the free bytes, so that searches pass empty shards without locking them.
+    free_bytes_hint: AtomicU64,
+}
+
+impl Shard {
+    pub(crate) fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
+        let state = Mutex::new(ShardState::new(order, setup));
+        Self { state, free_bytes_hint: AtomicU64::new(0) }
+    }
+
+    /// Runs `work` under the shard's lock.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
+        let mut state = self.state.lock();
+        let outcome = work(&mut state);
+        let free = state.small.free_bytes() + state.large.free_bytes();
+        self.free_bytes_hint.store(free, Ordering::Relaxed);
+        outcome
+    }
+
+    /// How many bytes were free when the lock was last let go.
+    #[inline]
+    pub(crate) fn free_bytes_hint(&self) -> u64 {
+        self.free_bytes_hint.load(Ordering::Relaxed)
+    }
+}

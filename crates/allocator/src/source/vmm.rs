@@ -1,0 +1,143 @@
+//! Virtual memory: addresses are reserved once, and memory is mapped into them as it is needed.
+//!
+//! A segment grows in place, so free memory at its end is extended instead of duplicated, and any
+//! idle piece goes back alone. A piece is one physical handle, mapped and given back whole;
+//! mapping costs about 0.1 ms whatever its size, so a piece is as large as the growth it serves.
+
+use streams::Context;
+use streams::memory::{AddressRange, PhysicalMemory};
+
+use super::{Piece, PoolKind, Region, Source, SourceError, source_error};
+use crate::sync::Arc;
+
+/// The least a pool grows by, where the device has room: one granule for small requests.
+const SMALL_GROWTH: u64 = 2 << 20;
+const LARGE_GROWTH: u64 = 2 << 20;
+
+/// Memory of `cuMemCreate`, mapped into addresses of `cuMemAddressReserve`.
+#[derive(Debug)]
+pub struct VmmSource {
+    context: Context,
+    granularity: u64,
+    /// Addresses to reserve for a segment: what the whole device could fill.
+    span: u64,
+}
+
+impl VmmSource {
+    /// A source of the context's memory; `None` on a device without virtual memory management.
+    ///
+    /// # Errors
+    /// The device could not be asked about itself.
+    pub fn new(context: &Context) -> Result<Option<Self>, streams::Error> {
+        if !context.device().has_virtual_memory() {
+            return Ok(None);
+        }
+        let granularity = PhysicalMemory::granularity(context)?;
+        let span = context.device().total_bytes()?.next_multiple_of(granularity);
+        Ok(Some(Self { context: context.clone(), granularity, span }))
+    }
+}
+
+impl Source for VmmSource {
+    fn name(&self) -> &'static str {
+        "vmm"
+    }
+
+    fn open(&self, _kind: PoolKind, bytes: u64) -> Result<Arc<dyn Region>, SourceError> {
+        let least = bytes.next_multiple_of(self.granularity);
+        let mut span = self.span.max(least);
+        loop {
+            match AddressRange::reserve(&self.context, span, self.granularity) {
+                Ok(range) => {
+                    let range = Arc::new(range);
+                    return Ok(Arc::new(VmmRegion {
+                        context: self.context.clone(),
+                        range,
+                        granularity: self.granularity,
+                    }));
+                }
+                // Addresses run short with very many streams: smaller segments do too.
+                Err(error) if span / 2 < least => return Err(source_error(error, least)),
+                Err(_) => span = (span / 2).next_multiple_of(self.granularity),
+            }
+        }
+    }
+
+    fn segment_bytes(&self, _kind: PoolKind, _bytes: u64) -> u64 {
+        0
+    }
+
+    fn growth_bytes(&self, kind: PoolKind) -> u64 {
+        match kind {
+            PoolKind::Small => SMALL_GROWTH,
+            PoolKind::Large => LARGE_GROWTH,
+        }
+    }
+}
+
+/// Reserved addresses.
+#[derive(Debug)]
+struct VmmRegion {
+    context: Context,
+    range: Arc<AddressRange>,
+    granularity: u64,
+}
+
+impl Region for VmmRegion {
+    fn base(&self) -> u64 {
+        self.range.address()
+    }
+
+    fn span(&self) -> u64 {
+        self.range.bytes()
+    }
+
+    fn granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    fn is_recommittable(&self) -> bool {
+        true
+    }
+
+    fn commit(&self, offset: u64, bytes: u64) -> Result<Box<dyn Piece>, SourceError> {
+        let physical = PhysicalMemory::create(&self.context, bytes)
+            .map_err(|error| source_error(error, bytes))?;
+        self.range.map(offset, &physical).map_err(|error| source_error(error, bytes))?;
+        let range = Arc::clone(&self.range);
+        let piece = VmmPiece { range, offset, bytes, physical: Some(physical) };
+        self.range.set_access(offset, bytes).map_err(|error| source_error(error, bytes))?;
+        Ok(Box::new(piece))
+    }
+}
+
+/// One mapped handle.
+#[derive(Debug)]
+struct VmmPiece {
+    range: Arc<AddressRange>,
+    offset: u64,
+    bytes: u64,
+    /// `None` once it has been given back.
+    physical: Option<PhysicalMemory>,
+}
+
+impl VmmPiece {
+    fn give_back(&mut self) -> Result<(), streams::Error> {
+        let Some(physical) = self.physical.take() else { return Ok(()) };
+        self.range.unmap(self.offset, self.bytes)?;
+        physical.release()
+    }
+}
+
+impl Piece for VmmPiece {
+    fn release(mut self: Box<Self>) -> Result<(), SourceError> {
+        self.give_back().map_err(SourceError::Driver)
+    }
+}
+
+impl Drop for VmmPiece {
+    fn drop(&mut self) {
+        // A drop has nobody to tell; the context counts the errors of its destructors.
+        let _untold = self.give_back();
+    }
+}

@@ -1,0 +1,83 @@
+//! Finds the shard of a stream slot without a lock.
+//!
+//! Shards are made when a slot is first seen and stay where they are, so a reader needs one
+//! acquire load for the chunk and one for the shard.
+
+use streams::StreamOrder;
+use streams::order::StreamSlot;
+
+use crate::shard::{Shard, ShardSetup};
+use crate::sync::{AtomicU64, OnceLock, Ordering};
+
+/// Shards to a chunk.
+const CHUNK: usize = 64;
+/// Chunks: as many slots as the order registry has.
+const CHUNK_COUNT: usize = 1024;
+
+type Chunk = Box<[OnceLock<Box<Shard>>]>;
+
+/// All shards of an allocator, by stream slot.
+#[derive(Debug)]
+pub(crate) struct ShardTable {
+    chunks: Box<[OnceLock<Chunk>]>,
+    /// One more than the highest slot seen.
+    end: AtomicU64,
+}
+
+impl ShardTable {
+    pub(crate) fn new() -> Self {
+        let chunks = (0..CHUNK_COUNT).map(|_| OnceLock::new()).collect();
+        Self { chunks, end: AtomicU64::new(0) }
+    }
+
+    /// The shard of a slot that has been seen.
+    #[inline]
+    pub(crate) fn get(&self, slot: StreamSlot) -> Option<&Shard> {
+        self.at(place(slot))
+    }
+
+    /// The shard of the slot with this number, if it has been seen.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> Option<&Shard> {
+        let chunk = self.chunks.get(index / CHUNK)?.get()?;
+        chunk.get(index % CHUNK)?.get().map(Box::as_ref)
+    }
+
+    /// The shard of a stream, made if it is the first in its slot.
+    #[inline]
+    pub(crate) fn get_or_make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Shard {
+        match self.get(order.slot()) {
+            Some(shard) => shard,
+            None => self.make(order, setup),
+        }
+    }
+
+    #[cold]
+    fn make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Shard {
+        let index = place(order.slot());
+        let chunk = self.chunks.get(index / CHUNK).expect("the registry has as many slots");
+        let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let shard = chunk.get(index % CHUNK).expect("a remainder is below the chunk's length");
+        let shard = shard.get_or_init(|| Box::new(Shard::new(order.clone(), setup)));
+        let end = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
+        self.end.fetch_max(end, Ordering::AcqRel);
+        shard
+    }
+
+    /// Every shard made so far, with its slot's number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
+        let end = usize::try_from(self.end.load(Ordering::Acquire)).unwrap_or(usize::MAX);
+        self.chunks.iter().take(end.div_ceil(CHUNK)).enumerate().flat_map(|(row, chunk)| {
+            let shards = chunk.get().map(|chunk| chunk.iter()).into_iter().flatten();
+            shards
+                .enumerate()
+                .filter_map(move |(column, cell)| Some((row * CHUNK + column, &**cell.get()?)))
+        })
+    }
+}
+
+/// A slot's place in the table.
+#[inline]
+pub(crate) fn place(slot: StreamSlot) -> usize {
+    usize::try_from(slot.index()).unwrap_or(usize::MAX)
+}

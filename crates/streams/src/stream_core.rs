@@ -415,11 +415,18 @@ impl StreamCore {
                 let submission = Submission::at(self, point);
                 *lock(&self.last_token) = submission.token();
                 if self.context.is_synchronous() {
-                    submission.wait()?;
+                    self.finish_now(&submission)?;
                 }
                 Ok(submission)
             }
         }
+    }
+
+    /// Debug mode. The operation is queued, so an error that only keeps us from waiting is not an
+    /// error of the operation; one that the context does not survive is.
+    fn finish_now(&self, submission: &Submission) -> Result<(), Error> {
+        let waited = submission.wait();
+        if self.context.raw.first_error().is_some() { waited } else { Ok(()) }
     }
 
     /// Queues work on a stream that does not capture, and counts it.

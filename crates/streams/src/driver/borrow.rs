@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::device::Driver;
 use crate::error::Error;
 use crate::event::Event;
+use crate::launch::{Kernel, Module, Signature};
 use crate::stream::Stream;
 use crate::stream_core::{StreamKind, StreamTraits};
 
@@ -98,5 +99,24 @@ impl Context {
         // SAFETY: the caller promises that the event lives in this context.
         let event = unsafe { DriverEvent::borrow(&self.core().raw, raw) };
         Event::foreign(self, event)
+    }
+}
+
+impl Module {
+    /// Declares the kernel `name` and what its parameters are: a tuple of pointers
+    /// ([`Reads`](crate::launch::Reads), [`Writes`](crate::launch::Writes),
+    /// [`ReadsWrites`](crate::launch::ReadsWrites)) and numbers.
+    ///
+    /// # Safety
+    /// - The kernel takes exactly these parameters.
+    /// - However it is launched, it touches only memory that its pointers point into, within the
+    ///   memory given for each, and as declared: what is `Reads` it does not write.
+    /// - It touches no memory before its stream predecessors have ended (O11): it does not lend
+    ///   itself to programmatic early launch.
+    ///
+    /// # Errors
+    /// There is no such kernel, or the driver knows other parameter sizes; or its answer.
+    pub unsafe fn declare<S: Signature>(&self, name: &str) -> Result<Kernel<S>, Error> {
+        self.kernel(name)
     }
 }

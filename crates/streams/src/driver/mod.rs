@@ -23,7 +23,7 @@ mod stream;
 mod vmm;
 
 pub use borrow::BorrowPromises;
-pub(crate) use context::{Current, DriverContext, Relaxed};
+pub(crate) use context::{Current, DriverContext};
 pub(crate) use device::{Calls, DeviceHandle};
 pub(crate) use event::{DriverEvent, EventKind};
 pub(crate) use graph::{DriverExec, DriverGraph};

@@ -33,4 +33,4 @@ pub use registry::Registry;
 pub(crate) use registry::STREAMS_MAX;
 pub(crate) use slot::Slot;
 pub(crate) use stamp::{Quiet, Stamp};
-pub(crate) use version::{EventVersion, RecordInFlight};
+pub(crate) use version::EventVersion;

@@ -1,0 +1,174 @@
+//! Copies and fills on a stream.
+
+use std::ops::Range;
+
+use crate::error::Error;
+use crate::memory::{PinnedMemory, check_part};
+use crate::stream::Stream;
+use crate::submission::Submission;
+use crate::uses::{Access, DeviceBytes, submit_with};
+
+/// A host length as the device counts it.
+fn length(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// A part of pinned memory, checked, as (offset, bytes).
+fn pinned_part(memory: &PinnedMemory, part: &Range<usize>) -> Result<(usize, usize), Error> {
+    let bytes = part.end.saturating_sub(part.start);
+    check_part(length(part.start), length(bytes), length(memory.len()))?;
+    Ok((part.start, bytes))
+}
+
+impl Stream {
+    /// Copies `source` to `destination`, `offset` bytes in, and blocks until that is done: the
+    /// driver may read ordinary host memory late. See [`Stream::copy_from_pinned`] for a copy that
+    /// runs beside the host.
+    ///
+    /// # Errors
+    /// The part does not lie inside, or the stream captures; or the driver's answer.
+    pub fn copy_to_device(
+        &self,
+        destination: &impl DeviceBytes,
+        offset: u64,
+        source: &[u8],
+    ) -> Result<Submission, Error> {
+        self.refuse_capture()?;
+        let part = destination.span().part(offset, length(source.len()))?;
+        let uses = [(destination as &dyn DeviceBytes, Access::Write)];
+        let copy = submit_with(self, &uses, |raw| raw.copy_to_device(part.address, source))?;
+        self.finish_with_host(copy)
+    }
+
+    /// Copies to `destination` from `source`, `offset` bytes in, and blocks until that is done.
+    ///
+    /// # Errors
+    /// The part does not lie inside, or the stream captures; or the driver's answer.
+    pub fn copy_to_host(
+        &self,
+        destination: &mut [u8],
+        source: &impl DeviceBytes,
+        offset: u64,
+    ) -> Result<Submission, Error> {
+        self.refuse_capture()?;
+        let part = source.span().part(offset, length(destination.len()))?;
+        let uses = [(source as &dyn DeviceBytes, Access::Read)];
+        let copy = submit_with(self, &uses, |raw| raw.copy_to_host(destination, part.address))?;
+        self.finish_with_host(copy)
+    }
+
+    /// Queues a copy of `part` of pinned memory to `destination`, `offset` bytes in. The memory
+    /// waits for it before it is written or freed.
+    ///
+    /// # Errors
+    /// A part does not lie inside, or the stream captures; or the driver's answer.
+    pub fn copy_from_pinned(
+        &self,
+        destination: &impl DeviceBytes,
+        offset: u64,
+        source: &PinnedMemory,
+        part: Range<usize>,
+    ) -> Result<Submission, Error> {
+        self.refuse_capture()?;
+        let (start, bytes) = pinned_part(source, &part)?;
+        let to = destination.span().part(offset, length(bytes))?;
+        let uses = [(destination as &dyn DeviceBytes, Access::Write)];
+        let copy = submit_with(self, &uses, |raw| {
+            raw.copy_from_pinned(to.address, source.driver(), start, bytes)
+        })?;
+        source.read_by(&copy);
+        Ok(copy)
+    }
+
+    /// Queues a copy to `part` of pinned memory from `source`, `offset` bytes in. The memory waits
+    /// for it before it is read, written or freed.
+    ///
+    /// # Errors
+    /// A part does not lie inside, or the stream captures; or the driver's answer.
+    pub fn copy_to_pinned(
+        &self,
+        destination: &mut PinnedMemory,
+        part: Range<usize>,
+        source: &impl DeviceBytes,
+        offset: u64,
+    ) -> Result<Submission, Error> {
+        self.refuse_capture()?;
+        let (start, bytes) = pinned_part(destination, &part)?;
+        let from = source.span().part(offset, length(bytes))?;
+        let uses = [(source as &dyn DeviceBytes, Access::Read)];
+        let copy = submit_with(self, &uses, |raw| {
+            raw.copy_into_pinned(destination.driver(), start, from.address, bytes)
+        })?;
+        destination.written_by(&copy);
+        Ok(copy)
+    }
+
+    /// Queues a copy of `bytes` bytes on the device, between two parts that do not overlap.
+    ///
+    /// # Errors
+    /// A part does not lie inside; or the driver's answer.
+    pub fn copy_on_device(
+        &self,
+        destination: &impl DeviceBytes,
+        destination_offset: u64,
+        source: &impl DeviceBytes,
+        source_offset: u64,
+        bytes: u64,
+    ) -> Result<Submission, Error> {
+        let to = destination.span().part(destination_offset, bytes)?;
+        let from = source.span().part(source_offset, bytes)?;
+        let uses = [
+            (destination as &dyn DeviceBytes, Access::Write),
+            (source as &dyn DeviceBytes, Access::Read),
+        ];
+        submit_with(self, &uses, |raw| raw.copy_on_device(to.address, from.address, bytes))
+    }
+
+    /// Queues a fill of `bytes` bytes, `offset` bytes in, with `value`.
+    ///
+    /// # Errors
+    /// The part does not lie inside; or the driver's answer.
+    pub fn fill_bytes(
+        &self,
+        memory: &impl DeviceBytes,
+        offset: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<Submission, Error> {
+        let part = memory.span().part(offset, bytes)?;
+        let uses = [(memory as &dyn DeviceBytes, Access::Write)];
+        submit_with(self, &uses, |raw| raw.fill_bytes(part.address, value, bytes))
+    }
+
+    /// Queues a fill of `words` words of 32 bits, `offset` bytes in, with `value`.
+    ///
+    /// # Errors
+    /// The part does not lie inside; or the driver's answer, which refuses an odd address.
+    pub fn fill_words(
+        &self,
+        memory: &impl DeviceBytes,
+        offset: u64,
+        words: u64,
+        value: u32,
+    ) -> Result<Submission, Error> {
+        let part = memory.span().part(offset, words.saturating_mul(4))?;
+        let uses = [(memory as &dyn DeviceBytes, Access::Write)];
+        submit_with(self, &uses, |raw| raw.fill_words(part.address, value, words))
+    }
+
+    /// Host memory cannot be held by a graph, which would use it at every replay.
+    fn refuse_capture(&self) -> Result<(), Error> {
+        let core = self.order().core();
+        if core.is_capturing() { Err(core.capturing()) } else { Ok(()) }
+    }
+
+    /// Waits for a copy whose host side is only lent to us.
+    fn finish_with_host(&self, copy: Submission) -> Result<Submission, Error> {
+        match copy.wait() {
+            Ok(()) => Ok(copy),
+            // The copy may still be under way, so its host side may not be given back: the stream
+            // itself is waited for, and a context that failed runs nothing any more.
+            Err(error) => self.synchronize().and(Err(error)),
+        }
+    }
+}

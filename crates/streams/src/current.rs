@@ -1,0 +1,50 @@
+//! The stream that a thread uses where none is named.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::context::Context;
+use crate::stream::Stream;
+
+thread_local! {
+    static ENTERED: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes a stream the thread's current one for its device until dropped. Not `Send`.
+///
+/// Guards may be dropped in any order, and forgetting one only leaves its stream current.
+#[derive(Debug)]
+#[must_use = "the stream is current for as long as the guard lives"]
+pub struct CurrentStream {
+    slot: crate::order::StreamSlot,
+    thread: PhantomData<*const ()>,
+}
+
+impl CurrentStream {
+    /// Makes `stream` current on this thread.
+    pub fn enter(stream: &Stream) -> Self {
+        ENTERED.with_borrow_mut(|entered| entered.push(stream.clone()));
+        Self { slot: stream.order().slot(), thread: PhantomData }
+    }
+
+    /// The thread's current stream in `context`, if one was entered.
+    #[must_use]
+    pub fn get(context: &Context) -> Option<Stream> {
+        ENTERED.with_borrow(|entered| {
+            let id = context.id();
+            entered.iter().rev().find(|stream| stream.order().context_id() == id).cloned()
+        })
+    }
+}
+
+impl Drop for CurrentStream {
+    fn drop(&mut self) {
+        // While a thread ends, its list may be gone before its guards.
+        let left = ENTERED.try_with(|entered| {
+            let mut entered = entered.try_borrow_mut().ok()?;
+            let at = entered.iter().rposition(|stream| stream.order().slot() == self.slot)?;
+            Some(entered.remove(at))
+        });
+        drop(left);
+    }
+}

@@ -227,15 +227,16 @@ impl Inner {
         if let Some(served) = self.search(shard, request) {
             return Ok(served);
         }
-        if self.config.policy.polls() && self.poll(request) {
-            if let Some(served) = self.search(shard, request) {
-                return Ok(served);
-            }
+        if self.config.policy.polls()
+            && self.poll(request)
+            && let Some(served) = self.search(shard, request)
+        {
+            return Ok(served);
         }
-        if self.waiting_is_preferred(request.size) {
-            if let Some(served) = self.serve_by_wait(request) {
-                return Ok(served);
-            }
+        if self.waiting_is_preferred(request.size)
+            && let Some(served) = self.serve_by_wait(request)
+        {
+            return Ok(served);
         }
         match self.serve_by_growth(shard, request, Step::Growth) {
             Ok(taken) => Ok((request.order.slot(), taken)),

@@ -3,8 +3,6 @@
 //! Knows nothing of what the records mean. A record that was let go is used again with a new
 //! generation, so an old handle is told apart from the block that took its place.
 
-use std::ops::{Index, IndexMut};
-
 use streams::order::{Frontier, StreamSlot};
 
 use crate::block::{BlockIndex, BlockRecord, Link, State, Uses};
@@ -26,7 +24,7 @@ impl Arena {
         home: StreamSlot,
     ) -> BlockIndex {
         let index = self.vacant.pop().unwrap_or_else(|| self.grow(home));
-        let record = &mut self[index];
+        let record = self.at_mut(index);
         record.segment = segment;
         record.address = address;
         record.size = size;
@@ -39,13 +37,25 @@ impl Arena {
 
     /// Lets a record go; its index may come back from the next insert.
     pub(crate) fn remove(&mut self, index: BlockIndex) {
-        let record = &mut self[index];
+        let record = self.at_mut(index);
         record.set_state(State::Vacant);
         record.generation = record.generation.wrapping_add(1);
         record.frontier = Frontier::default();
         record.previous = Link::NONE;
         record.next = Link::NONE;
         self.vacant.push(index);
+    }
+
+    /// The record of a block of this arena.
+    #[inline]
+    pub(crate) fn at(&self, index: BlockIndex) -> &BlockRecord {
+        self.records.get(position(index)).expect("block indices come from this arena")
+    }
+
+    /// The record of a block of this arena, to change.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: BlockIndex) -> &mut BlockRecord {
+        self.records.get_mut(position(index)).expect("block indices come from this arena")
     }
 
     /// The record, if the index has ever been given out.
@@ -81,20 +91,4 @@ impl Arena {
 #[inline]
 fn position(index: BlockIndex) -> usize {
     usize::try_from(index.0).unwrap_or(usize::MAX)
-}
-
-impl Index<BlockIndex> for Arena {
-    type Output = BlockRecord;
-
-    #[inline]
-    fn index(&self, index: BlockIndex) -> &BlockRecord {
-        self.records.get(position(index)).expect("block indices come from this arena")
-    }
-}
-
-impl IndexMut<BlockIndex> for Arena {
-    #[inline]
-    fn index_mut(&mut self, index: BlockIndex) -> &mut BlockRecord {
-        self.records.get_mut(position(index)).expect("block indices come from this arena")
-    }
 }

@@ -30,7 +30,7 @@ impl fmt::Display for Bytes {
         const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         for (shift, unit) in UNITS {
             if 1 << shift <= self.0 {
-                let tenths = u128::from(self.0) * 10 >> shift;
+                let tenths = (u128::from(self.0) * 10) >> shift;
                 return write!(f, "{}.{} {unit}", tenths / 10, tenths % 10);
             }
         }

@@ -16,14 +16,14 @@ impl ShardState {
     /// in no list; the rest keeps the frontier of the whole.
     pub(crate) fn split(&mut self, block: BlockIndex, size: u64) {
         if let Some(rest) = self.cut(block, size) {
-            self.arena[rest].set_state(State::Reserved);
+            self.arena.at_mut(rest).set_state(State::Reserved);
             self.settle(rest);
         }
     }
 
     /// Cuts `block` at `size` bytes into two neighbours; the second has no state yet.
     pub(crate) fn cut(&mut self, block: BlockIndex, size: u64) -> Option<BlockIndex> {
-        let record = &self.arena[block];
+        let record = self.arena.at(block);
         let rest_size = record.size - size;
         if rest_size == 0 {
             return None;
@@ -39,7 +39,7 @@ impl ShardState {
         let rest = self.arena.insert(segment, address, rest_size, home);
         let forgets = self.is_sabotaged(Sabotage::SplitForgetsFrontier);
         let own = self.order.slot();
-        let new = &mut self.arena[rest];
+        let new = self.arena.at_mut(rest);
         (new.home_mark, new.freed_at) = (mark, freed_at);
         if forgets {
             (new.home, new.home_mark) = (own, 0);
@@ -49,10 +49,10 @@ impl ShardState {
         }
         new.previous = Link::to(block);
         new.next = next;
-        self.arena[block].size = size;
-        self.arena[block].next = Link::to(rest);
+        self.arena.at_mut(block).size = size;
+        self.arena.at_mut(block).next = Link::to(rest);
         if let Some(next) = next.get() {
-            self.arena[next].previous = Link::to(rest);
+            self.arena.at_mut(next).previous = Link::to(rest);
         }
         Some(rest)
     }
@@ -67,18 +67,20 @@ impl ShardState {
     #[inline]
     fn join_with_neighbours(&mut self, block: BlockIndex) -> BlockIndex {
         let mut whole = block;
-        if let Some(next) = self.arena[whole].next.get() {
-            if self.arena[next].state.is_free() && self.may_join_at_once(whole, next) {
-                self.take_out(next, State::Reserved);
-                self.join(whole, next);
-            }
+        if let Some(next) = self.arena.at(whole).next.get()
+            && self.arena.at(next).state.is_free()
+            && self.may_join_at_once(whole, next)
+        {
+            self.take_out(next, State::Reserved);
+            self.join(whole, next);
         }
-        if let Some(previous) = self.arena[whole].previous.get() {
-            if self.arena[previous].state.is_free() && self.may_join_at_once(previous, whole) {
-                self.take_out(previous, State::Reserved);
-                self.join(previous, whole);
-                whole = previous;
-            }
+        if let Some(previous) = self.arena.at(whole).previous.get()
+            && self.arena.at(previous).state.is_free()
+            && self.may_join_at_once(previous, whole)
+        {
+            self.take_out(previous, State::Reserved);
+            self.join(previous, whole);
+            whole = previous;
         }
         whole
     }
@@ -86,7 +88,7 @@ impl ShardState {
     /// Whether two free neighbours may become one now (R7).
     #[inline]
     fn may_join_at_once(&self, left: BlockIndex, right: BlockIndex) -> bool {
-        let (first, second) = (&self.arena[left], &self.arena[right]);
+        let (first, second) = (self.arena.at(left), self.arena.at(right));
         if first.home == second.home && first.frontier.is_empty() && second.frontier.is_empty() {
             let own = first.home == self.order.slot();
             return own || self.is_ready(left) == self.is_ready(right);
@@ -113,13 +115,13 @@ impl ShardState {
 
     /// Joins `right` into `left`; both are reserved or being handed over, in no list.
     pub(crate) fn join(&mut self, left: BlockIndex, right: BlockIndex) {
-        let record = &mut self.arena[right];
+        let record = self.arena.at_mut(right);
         let (size, next, freed_at) = (record.size, record.next, record.freed_at);
         let other_home = record.home_point();
         let frontier = std::mem::take(&mut record.frontier);
         self.arena.remove(right);
         let sabotaged = self.is_sabotaged(Sabotage::MergeKeepsOneFrontier);
-        let record = &mut self.arena[left];
+        let record = self.arena.at_mut(left);
         record.size += size;
         record.next = next;
         record.freed_at = record.freed_at.max(freed_at);
@@ -130,7 +132,7 @@ impl ShardState {
             } else {
                 self.join_homes(left, home, other_home);
             }
-            let record = &mut self.arena[left];
+            let record = self.arena.at_mut(left);
             for point in frontier.iter() {
                 if point.stream == record.home {
                     record.home_mark = record.home_mark.max(point.mark);
@@ -140,7 +142,7 @@ impl ShardState {
             }
         }
         if let Some(next) = next.get() {
-            self.arena[next].previous = Link::to(left);
+            self.arena.at_mut(next).previous = Link::to(left);
         }
     }
 
@@ -150,7 +152,7 @@ impl ShardState {
             return;
         }
         let home_is_complete = self.order.is_complete(home);
-        let record = &mut self.arena[block];
+        let record = self.arena.at_mut(block);
         if !home_is_complete {
             record.frontier.insert(other);
             self.counters.cross_stream_merges += 1;

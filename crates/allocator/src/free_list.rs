@@ -30,14 +30,14 @@ impl FreeList {
     /// Adds a block; its state has been set by the caller.
     #[inline]
     pub(crate) fn insert(&mut self, arena: &mut Arena, block: BlockIndex) {
-        let size = arena[block].size;
+        let size = arena.at(block).size;
         let bin = Bin::of(size);
         let head = self.head_mut(bin);
         let old = std::mem::replace(head, Link::to(block));
-        arena[block].bin_previous = Link::NONE;
-        arena[block].bin_next = old;
+        arena.at_mut(block).bin_previous = Link::NONE;
+        arena.at_mut(block).bin_next = old;
         if let Some(old) = old.get() {
-            arena[old].bin_previous = Link::to(block);
+            arena.at_mut(old).bin_previous = Link::to(block);
         } else {
             self.map.set(bin);
         }
@@ -48,13 +48,13 @@ impl FreeList {
     /// Takes a block out again.
     #[inline]
     pub(crate) fn remove(&mut self, arena: &mut Arena, block: BlockIndex) {
-        let record = &arena[block];
+        let record = arena.at(block);
         let (previous, next, size) = (record.bin_previous, record.bin_next, record.size);
         if let Some(next) = next.get() {
-            arena[next].bin_previous = previous;
+            arena.at_mut(next).bin_previous = previous;
         }
         if let Some(previous) = previous.get() {
-            arena[previous].bin_next = next;
+            arena.at_mut(previous).bin_next = next;
         } else {
             let bin = Bin::of(size);
             *self.head_mut(bin) = next;
@@ -96,7 +96,7 @@ impl FreeList {
         let mut link = self.head(bin);
         let mut scanned = 0;
         while let Some(block) = link.get() {
-            let record = &arena[block];
+            let record = arena.at(block);
             if size <= record.size {
                 let candidate = (record.size, record.address, block);
                 if best.is_none_or(|best| candidate < best) {
@@ -122,9 +122,9 @@ impl FreeList {
             self.map.first_after(*bin)
         });
         bins.flat_map(move |bin| {
-            std::iter::successors(self.head(bin).get(), |block| arena[*block].bin_next.get())
+            std::iter::successors(self.head(bin).get(), |block| arena.at(*block).bin_next.get())
         })
-        .filter(move |block| size <= arena[*block].size)
+        .filter(move |block| size <= arena.at(*block).size)
     }
 
     #[inline]

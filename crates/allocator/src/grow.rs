@@ -136,7 +136,7 @@ impl ShardState {
         let segment = u32::try_from(index).expect("fewer than 2^32 segments in a shard");
         let own = self.order.slot();
         let first = self.arena.insert(segment, region.base(), region.span(), own);
-        self.arena[first].set_state(State::Unmapped);
+        self.arena.at_mut(first).set_state(State::Unmapped);
         let pieces = std::collections::BTreeMap::new();
         if let Some(place) = self.segments.get_mut(index) {
             *place = Some(Segment { kind, region, first, pieces });
@@ -166,7 +166,7 @@ impl ShardState {
         let mut run: Vec<BlockIndex> = Vec::new();
         let mut next = self.blocks_of(segment).peekable();
         while let Some(block) = next.next() {
-            let record = &self.arena[block];
+            let record = self.arena.at(block);
             let usable = record.state == State::Unmapped
                 || (record.state.is_free() && self.is_known(block, request));
             if usable {
@@ -195,7 +195,7 @@ impl ShardState {
     fn missing_from(&self, run: &[BlockIndex], size: u64) -> Option<(u64, usize)> {
         let (mut needed, mut missing) = (size, 0);
         for (block, count) in run.iter().zip(1..) {
-            let record = &self.arena[*block];
+            let record = self.arena.at(*block);
             let part = needed.min(record.size);
             if record.state == State::Unmapped {
                 missing += part;
@@ -216,7 +216,7 @@ impl ShardState {
         let mut needed = size;
         let mut missing = Vec::new();
         for block in blocks {
-            let record = &self.arena[*block];
+            let record = self.arena.at(*block);
             if record.state != State::Unmapped {
                 needed = needed.saturating_sub(record.size);
                 self.take_out(*block, State::Reserved);
@@ -224,10 +224,10 @@ impl ShardState {
             }
             let wanted = needed.max(at_least).next_multiple_of(granularity).min(record.size);
             if let Some(rest) = self.cut(*block, wanted) {
-                self.arena[rest].set_state(State::Reserved);
-                self.arena[rest].set_state(State::Unmapped);
+                self.arena.at_mut(rest).set_state(State::Reserved);
+                self.arena.at_mut(rest).set_state(State::Unmapped);
             }
-            let record = &mut self.arena[*block];
+            let record = self.arena.at_mut(*block);
             record.set_state(State::Reserved);
             needed = needed.saturating_sub(record.size);
             missing.push((*block, record.address - region.base(), record.size));
@@ -255,7 +255,7 @@ impl ShardState {
     fn publish_pieces(&mut self, stretch: &Stretch, pieces: Vec<(u64, CommittedPiece)>) {
         for (block, _, _) in &stretch.missing {
             let own = self.order.slot();
-            let record = &mut self.arena[*block];
+            let record = self.arena.at_mut(*block);
             (record.home, record.home_mark) = (own, 0);
         }
         if let Some(first) = stretch.blocks.first() {
@@ -274,45 +274,45 @@ impl ShardState {
                 self.settle(*block);
             }
         }
-        if !stretch.region.is_recommittable() {
-            if let Some(first) = stretch.blocks.first() {
-                self.drop_segment_if_empty(*first);
-            }
+        if !stretch.region.is_recommittable()
+            && let Some(first) = stretch.blocks.first()
+        {
+            self.drop_segment_if_empty(*first);
         }
     }
 
     /// Makes a reserved block unmapped and joins it with unmapped neighbours.
     pub(crate) fn unmap_block(&mut self, block: BlockIndex) {
         let own = self.order.slot();
-        let record = &mut self.arena[block];
+        let record = self.arena.at_mut(block);
         record.set_state(State::Unmapped);
         (record.home, record.home_mark) = (own, 0);
         record.frontier = streams::order::Frontier::default();
         let next = record.next.get();
-        if let Some(next) = next.filter(|next| self.arena[*next].state == State::Unmapped) {
+        if let Some(next) = next.filter(|next| self.arena.at(*next).state == State::Unmapped) {
             self.absorb_unmapped(block, next);
         }
-        let previous = self.arena[block].previous.get();
+        let previous = self.arena.at(block).previous.get();
         if let Some(previous) =
-            previous.filter(|previous| self.arena[*previous].state == State::Unmapped)
+            previous.filter(|previous| self.arena.at(*previous).state == State::Unmapped)
         {
             self.absorb_unmapped(previous, block);
         }
     }
 
     fn absorb_unmapped(&mut self, left: BlockIndex, right: BlockIndex) {
-        let (size, next) = (self.arena[right].size, self.arena[right].next);
+        let (size, next) = (self.arena.at(right).size, self.arena.at(right).next);
         self.arena.remove(right);
-        self.arena[left].size += size;
-        self.arena[left].next = next;
+        self.arena.at_mut(left).size += size;
+        self.arena.at_mut(left).next = next;
         if let Some(next) = next.get() {
-            self.arena[next].previous = Link::to(left);
+            self.arena.at_mut(next).previous = Link::to(left);
         }
     }
 
     /// Forgets a segment that has no memory left.
     pub(crate) fn drop_segment_if_empty(&mut self, block: BlockIndex) {
-        let record = &self.arena[block];
+        let record = self.arena.at(block);
         let whole = record.previous.get().is_none() && record.next.get().is_none();
         if !whole || record.state != State::Unmapped {
             return;

@@ -101,10 +101,10 @@ impl Block {
     /// Keeps the block from being reused, beyond its free, until the hold is dropped.
     #[must_use = "a hold that is not kept holds nothing"]
     pub fn hold(&self) -> Hold {
-        if let Some(key) = self.key {
-            if let Some(shard) = self.inner.shards.get(key.owner) {
-                shard.with(|state| state.arena[key.index].hold_count += 1);
-            }
+        if let Some(key) = self.key
+            && let Some(shard) = self.inner.shards.get(key.owner)
+        {
+            shard.with(|state| state.arena.at_mut(key.index).hold_count += 1);
         }
         Hold { inner: Arc::clone(&self.inner), key: self.key }
     }
@@ -155,7 +155,7 @@ impl Block {
             // A new generation: the raw parts work once.
             let requested = record.requested;
             same.then(|| {
-                let record = &mut state.arena[index];
+                let record = state.arena.at_mut(index);
                 record.generation = record.generation.wrapping_add(1);
                 let owner = state.order.slot();
                 (owner, record.generation, record.size, requested)
@@ -171,7 +171,7 @@ impl Block {
         let Some(shard) = self.inner.shards.get(key.owner) else { return };
         self.inner.meet(order);
         shard.with(|state| {
-            let record = &mut state.arena[key.index];
+            let record = state.arena.at_mut(key.index);
             if record.home == order.slot() {
                 return;
             }

@@ -139,7 +139,7 @@ impl ShardState {
     fn add_requirements(&self, all: &mut streams::order::Frontier) {
         for segment in self.segment_indices() {
             for block in self.blocks_of(segment) {
-                let record = &self.arena[block];
+                let record = self.arena.at(block);
                 if !record.state.is_free() {
                     continue;
                 }
@@ -163,7 +163,7 @@ impl ShardState {
         let mut largest = 0;
         for segment in self.segment_indices() {
             for block in self.blocks_of(segment) {
-                let record = &self.arena[block];
+                let record = self.arena.at(block);
                 match record.state {
                     crate::block::State::Allocated => usage.allocated_bytes += record.size,
                     crate::block::State::Ready => usage.free_bytes += record.size,

@@ -36,7 +36,7 @@ impl Limbo {
 
     /// Files a block under a point it waits for.
     pub(crate) fn file(&mut self, arena: &mut Arena, block: BlockIndex, point: Point) {
-        arena[block].watched = Some(point);
+        arena.at_mut(block).watched = Some(point);
         let found = self.watches.iter_mut().find(|watch| watch.stream == point.stream);
         if let Some(watch) = found {
             watch.blocks.insert((point.mark, block));
@@ -48,7 +48,7 @@ impl Limbo {
 
     /// Takes a block out of its file.
     pub(crate) fn forget(&mut self, arena: &mut Arena, block: BlockIndex) {
-        let Some(point) = arena[block].watched.take() else { return };
+        let Some(point) = arena.at_mut(block).watched.take() else { return };
         if let Some(watch) = self.watches.iter_mut().find(|watch| watch.stream == point.stream) {
             watch.blocks.remove(&(point.mark, block));
         }
@@ -72,7 +72,7 @@ impl ShardState {
     /// The first point of a block's frontier that the shard's stream does not know.
     #[inline]
     pub(crate) fn first_unknown(&self, block: BlockIndex) -> Option<Point> {
-        let record = &self.arena[block];
+        let record = self.arena.at(block);
         let home = record.home_point();
         if home.stream != self.order.slot() && !self.order.knows(home) {
             return Some(home);

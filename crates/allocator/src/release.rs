@@ -47,7 +47,7 @@ impl Inner {
     pub(crate) fn end_hold(&self, key: BlockKey) {
         let Some(shard) = self.shards.get(key.owner) else { return };
         let plan = shard.with(|state| {
-            let record = &mut state.arena[key.index];
+            let record = state.arena.at_mut(key.index);
             if record.generation != key.generation {
                 return None;
             }
@@ -59,10 +59,10 @@ impl Inner {
             state.shared.unpend(size);
             state.begin_free(key, State::Held)
         });
-        if let Some(Plan::Fence { home, uses }) = plan {
-            if self.finish_free(key, home, &uses).is_err() {
-                self.count_drop_error();
-            }
+        if let Some(Plan::Fence { home, uses }) = plan
+            && self.finish_free(key, home, &uses).is_err()
+        {
+            self.count_drop_error();
         }
     }
 
@@ -119,7 +119,7 @@ impl ShardState {
             self.shared.free(size);
         }
         if held {
-            self.arena[key.index].set_state(State::Held);
+            self.arena.at_mut(key.index).set_state(State::Held);
             self.shared.pend(size);
             self.counters.deferred += 1;
             return Some(Plan::Done);
@@ -127,7 +127,7 @@ impl ShardState {
         self.freed_count += 1;
         let freed_at = self.freed_count;
         let mark = if plain { self.order.position().mark } else { 0 };
-        let record = &mut self.arena[key.index];
+        let record = self.arena.at_mut(key.index);
         record.set_state(State::Reserved);
         // A new generation: every handle of the block is stale from here on.
         record.generation = record.generation.wrapping_add(1);
@@ -144,7 +144,7 @@ impl ShardState {
 
     /// The second half of a free that had uses.
     fn end_free(&mut self, block: BlockIndex, home: Option<Point>, frontier: Frontier) {
-        let record = &mut self.arena[block];
+        let record = self.arena.at_mut(block);
         if let Some(home) = home {
             (record.home, record.home_mark) = (home.stream, home.mark);
         }

@@ -92,7 +92,7 @@ impl ShardState {
 
     /// Whether every requirement of a free block is met for the requester (R2).
     pub(crate) fn is_known(&self, block: BlockIndex, request: &Request<'_>) -> bool {
-        let record = &self.arena[block];
+        let record = self.arena.at(block);
         if self.is_sabotaged(Sabotage::IgnoreFreePoint) {
             return record.frontier.iter().all(|point| request.is_met(point));
         }
@@ -109,7 +109,7 @@ impl ShardState {
             let mut run = Vec::new();
             let mut run_bytes = 0;
             for block in self.blocks_of(segment) {
-                let record = &self.arena[block];
+                let record = self.arena.at(block);
                 if self.kind_of(block) != request.kind {
                     break;
                 }
@@ -142,7 +142,7 @@ impl ShardState {
 
     /// How a known block is known: by order alone, or because its uses are complete.
     fn step_of(&self, block: BlockIndex, order: &StreamOrder) -> Step {
-        self.step_of_record(&self.arena[block], order)
+        self.step_of_record(self.arena.at(block), order)
     }
 
     fn step_of_run(&self, run: &[BlockIndex], order: &StreamOrder) -> Step {
@@ -170,7 +170,7 @@ impl ShardState {
         step: Step,
     ) -> Taken {
         self.split(block, request.size);
-        let record = &mut self.arena[block];
+        let record = self.arena.at_mut(block);
         record.set_state(State::Allocated);
         record.home = request.order.slot();
         record.requested = request.requested;

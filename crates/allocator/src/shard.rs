@@ -123,14 +123,14 @@ impl ShardState {
 
     /// The segment a block lies in.
     pub(crate) fn segment_of(&self, block: BlockIndex) -> &Segment {
-        let index = usize::try_from(self.arena[block].segment).unwrap_or(usize::MAX);
+        let index = usize::try_from(self.arena.at(block).segment).unwrap_or(usize::MAX);
         let segment = self.segments.get(index).and_then(Option::as_ref);
         segment.expect("a block's segment lives as long as its blocks")
     }
 
     /// The segment a block lies in, to change.
     pub(crate) fn segment_of_mut(&mut self, block: BlockIndex) -> &mut Segment {
-        let index = usize::try_from(self.arena[block].segment).unwrap_or(usize::MAX);
+        let index = usize::try_from(self.arena.at(block).segment).unwrap_or(usize::MAX);
         let segment = self.segments.get_mut(index).and_then(Option::as_mut);
         segment.expect("a block's segment lives as long as its blocks")
     }
@@ -145,15 +145,15 @@ impl ShardState {
     #[inline]
     pub(crate) fn take_out(&mut self, block: BlockIndex, next: State) {
         let kind = self.kind_of(block);
-        let state = self.arena[block].state;
+        let state = self.arena.at(block).state;
         if state == State::Pending {
             self.limbo.forget(&mut self.arena, block);
-            self.shared.unpend(self.arena[block].size);
+            self.shared.unpend(self.arena.at(block).size);
         }
         let (pool, arena) = self.pool_and_arena(kind);
         let list = if state == State::Ready { &mut pool.ready } else { &mut pool.pending };
         list.remove(arena, block);
-        arena[block].set_state(next);
+        arena.at_mut(block).set_state(next);
     }
 
     /// Puts a block into the list its frontier says, without looking at its neighbours.
@@ -164,12 +164,12 @@ impl ShardState {
             None => State::Ready,
             Some(point) => {
                 self.limbo.file(&mut self.arena, block, point);
-                self.shared.pend(self.arena[block].size);
+                self.shared.pend(self.arena.at(block).size);
                 State::Pending
             }
         };
         let (pool, arena) = self.pool_and_arena(kind);
-        arena[block].set_state(next);
+        arena.at_mut(block).set_state(next);
         let list = if next == State::Ready { &mut pool.ready } else { &mut pool.pending };
         list.insert(arena, block);
     }
@@ -206,7 +206,7 @@ impl ShardState {
     pub(crate) fn blocks_of(&self, segment: u32) -> impl Iterator<Item = BlockIndex> + '_ {
         let index = usize::try_from(segment).unwrap_or(usize::MAX);
         let first = self.segments.get(index).and_then(Option::as_ref).map(|found| found.first);
-        std::iter::successors(first, |block| self.arena[*block].next.get())
+        std::iter::successors(first, |block| self.arena.at(*block).next.get())
     }
 }
 

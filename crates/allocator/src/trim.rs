@@ -93,8 +93,8 @@ impl ShardState {
         let end = address + bytes;
         let covering: Vec<BlockIndex> = self
             .blocks_of(segment)
-            .skip_while(|block| self.arena[*block].end() <= address)
-            .take_while(|block| self.arena[*block].address < end)
+            .skip_while(|block| self.arena.at(*block).end() <= address)
+            .take_while(|block| self.arena.at(*block).address < end)
             .collect();
         let idle = covering.iter().all(|block| self.is_idle(*block));
         if covering.is_empty() || !idle {
@@ -102,21 +102,21 @@ impl ShardState {
         }
         let whole = self.join_run(&covering);
         let mut target = whole;
-        if self.arena[whole].address < address {
-            let before = address - self.arena[whole].address;
+        if self.arena.at(whole).address < address {
+            let before = address - self.arena.at(whole).address;
             target = self.cut(whole, before)?;
-            self.arena[target].set_state(State::Reserved);
+            self.arena.at_mut(target).set_state(State::Reserved);
             self.settle(whole);
         }
         if let Some(rest) = self.cut(target, bytes) {
-            self.arena[rest].set_state(State::Reserved);
+            self.arena.at_mut(rest).set_state(State::Reserved);
             self.settle(rest);
         }
         Some(target)
     }
 
     fn is_idle(&self, block: BlockIndex) -> bool {
-        let record = &self.arena[block];
+        let record = self.arena.at(block);
         if !record.state.is_free() {
             return false;
         }

@@ -135,12 +135,12 @@ impl ShardState {
         let ready = pool.ready.fitting(&self.arena, request.size);
         let candidates = pending.chain(ready).filter(|block| !refused.contains(&(owner, *block)));
         let ranked = candidates.map(|block| {
-            let record = &self.arena[block];
+            let record = self.arena.at(block);
             let unmet = requirements(record).filter(|p| !request.order.knows(*p)).count();
             ((unmet, record.freed_at), block)
         });
         let (_, block) = ranked.min()?;
-        let record = &self.arena[block];
+        let record = self.arena.at(block);
         Some(Candidate {
             owner,
             index: block,

@@ -166,7 +166,7 @@ impl Block {
         Ok(Self { inner: Arc::clone(inner), key, address, size, requested })
     }
 
-    fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
+    pub(crate) fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
         let Some(key) = self.key else { return };
         let Some(shard) = self.inner.shards.get(key.owner) else { return };
         self.inner.meet(order);
@@ -192,7 +192,7 @@ impl Block {
 }
 
 /// Of two exact uses on one stream the later one covers the earlier.
-fn sharpen(used: &mut UseRecord, point: Point) {
+pub(crate) fn sharpen(used: &mut UseRecord, point: Point) {
     let later = used.point.is_none_or(|known| known.mark < point.mark);
     if later {
         used.point = Some(point);

@@ -34,6 +34,7 @@
 
 mod allocator;
 mod config;
+mod device_bytes;
 mod error;
 mod handle;
 mod stats;

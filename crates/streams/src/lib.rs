@@ -28,6 +28,8 @@ mod fence;
 mod future;
 mod graph;
 pub mod launch;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub mod memory;
 pub mod order;
 mod stream;

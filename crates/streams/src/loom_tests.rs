@@ -1,0 +1,145 @@
+//! Models of what two threads share: run with `RUSTFLAGS="--cfg loom" cargo test -p streams loom`.
+//!
+//! The device is a log behind a lock: that is what the driver's own lock makes of it.
+
+use loom::model::Builder;
+use loom::thread;
+
+use crate::order::{EventVersion, Slot, StreamSlot};
+use crate::sync::{Arc, Mutex, lock};
+
+const ME: StreamSlot = StreamSlot::new(0);
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// An event, what is known of its last record, and what the device holds.
+struct SharedEvent {
+    version: EventVersion,
+    last: Mutex<Option<u64>>,
+    device: Mutex<u64>,
+}
+
+impl SharedEvent {
+    fn new() -> Arc<Self> {
+        let (version, last, device) = (EventVersion::new(), Mutex::new(None), Mutex::new(0));
+        Arc::new(Self { version, last, device })
+    }
+
+    fn record(&self, claim: u64) {
+        let record = self.version.begin();
+        *lock(&self.device) = claim;
+        self.version.end(&record, |credited| *lock(&self.last) = credited.then_some(claim));
+    }
+
+    /// What a wait is credited with, and what it waits for.
+    fn wait(&self) -> (Option<u64>, u64) {
+        let version = self.version.quiet();
+        let claim = *lock(&self.last);
+        let waited_for = *lock(&self.device);
+        (claim.filter(|_| self.version.is_still(version)), waited_for)
+    }
+}
+
+#[test]
+fn o4_a_wait_is_credited_only_with_the_record_it_waits_for() {
+    explore(|| {
+        let event = SharedEvent::new();
+        let others: Vec<_> = [1, 2]
+            .map(|claim| {
+                let event = Arc::clone(&event);
+                thread::spawn(move || event.record(claim))
+            })
+            .into();
+        let (credited, waited_for) = event.wait();
+        assert!(credited.is_none_or(|claim| claim == waited_for));
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        let (credited, waited_for) = event.wait();
+        assert!(credited.is_none_or(|claim| claim == waited_for));
+        event.record(3);
+        assert_eq!(event.wait(), (Some(3), 3), "a record alone is credited");
+    });
+}
+
+/// A stream's slot, and the marks of what the device was given, in its order.
+struct SharedStream {
+    slot: Slot,
+    device: Mutex<Vec<u32>>,
+}
+
+impl SharedStream {
+    fn new(shared: bool) -> Arc<Self> {
+        let slot = Slot::new();
+        slot.open(1, shared);
+        Arc::new(Self { slot, device: Mutex::new(Vec::new()) })
+    }
+
+    fn submit(&self, operation: u32) -> u64 {
+        self.slot.start();
+        lock(&self.device).push(operation);
+        self.slot.finish(true).unwrap()
+    }
+}
+
+#[test]
+fn o3_a_stamp_claims_no_submission_that_the_record_may_have_preceded() {
+    explore(|| {
+        let stream = SharedStream::new(false);
+        let submitter = Arc::clone(&stream);
+        let thread = thread::spawn(move || submitter.submit(7));
+        let stamp = stream.slot.stamp(ME, false);
+        let covered = lock(&stream.device).clone();
+        let mark = thread.join().unwrap();
+        assert!(stamp.point.mark < mark || covered.contains(&7));
+    });
+}
+
+#[test]
+fn r5_an_exact_fence_covers_its_mark_and_nothing_more() {
+    explore(|| {
+        let stream = SharedStream::new(false);
+        stream.submit(1);
+        let submitter = Arc::clone(&stream);
+        let thread = thread::spawn(move || submitter.submit(2));
+        let mark = stream.slot.position();
+        let quiet = stream.slot.quiet();
+        let unmoved = stream.slot.submitted() == mark;
+        let covered = lock(&stream.device).len();
+        if unmoved && quiet.is_some_and(|quiet| stream.slot.is_still_quiet(quiet)) {
+            assert_eq!(u64::try_from(covered).unwrap(), mark);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn o6_no_position_is_past_the_last_one_of_a_retired_stream() {
+    explore(|| {
+        let stream = SharedStream::new(true);
+        let asker = Arc::clone(&stream);
+        let thread = thread::spawn(move || asker.slot.position());
+        let last = stream.slot.retire();
+        assert!(thread.join().unwrap() <= last);
+        assert_eq!(stream.slot.position(), last);
+    });
+}
+
+#[test]
+fn o3_completion_never_goes_back() {
+    explore(|| {
+        let stream = SharedStream::new(false);
+        for operation in 1..=3 {
+            stream.submit(operation);
+        }
+        let learner = Arc::clone(&stream);
+        let thread = thread::spawn(move || learner.slot.learn_complete(3));
+        stream.slot.learn_complete(2);
+        assert!(stream.slot.is_complete(2));
+        thread.join().unwrap();
+        assert!(stream.slot.is_complete(3));
+        assert!(!stream.slot.has_news());
+    });
+}

@@ -399,9 +399,18 @@ impl Inner {
 
 impl Drop for Inner {
     /// Gives all memory back: first the uses are waited for, as nothing else proves them over.
+    /// What cannot be waited for is leaked rather than unmapped under running work. On a context
+    /// that has failed nothing is called, and the driver takes everything back with the context.
     fn drop(&mut self) {
-        if self.context.first_error().is_none() {
-            self.synchronize_pending();
+        if self.context.first_error().is_some() {
+            return;
+        }
+        self.synchronize_pending();
+        if self.trim(u64::MAX).is_err() {
+            self.count_drop_error();
+        }
+        for (_, shard) in self.shards.iter() {
+            shard.with(ShardState::leak_segments);
         }
     }
 }

@@ -58,6 +58,11 @@ impl Arena {
         self.records.get_mut(position(index)).expect("block indices come from this arena")
     }
 
+    /// The record, to change, if the index has ever been given out.
+    pub(crate) fn get_mut(&mut self, index: BlockIndex) -> Option<&mut BlockRecord> {
+        self.records.get_mut(position(index))
+    }
+
     /// The record, if the index has ever been given out.
     pub(crate) fn get(&self, index: BlockIndex) -> Option<&BlockRecord> {
         self.records.get(position(index))
@@ -74,6 +79,7 @@ impl Arena {
             segment: 0,
             generation: 0,
             state: State::Vacant,
+            is_raw: false,
             previous: Link::NONE,
             next: Link::NONE,
             bin_previous: Link::NONE,

@@ -125,6 +125,8 @@ pub(crate) struct BlockRecord {
     /// Told apart from earlier blocks that used the same record.
     pub(crate) generation: u32,
     pub(crate) state: State,
+    /// Whether its handle has been turned into numbers, to be taken back once.
+    pub(crate) is_raw: bool,
     /// Neighbours by address, inside the segment.
     pub(crate) previous: Link,
     pub(crate) next: Link,

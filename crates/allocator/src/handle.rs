@@ -11,7 +11,7 @@ use streams::StreamOrder;
 use streams::order::Point;
 
 use crate::allocator::Inner;
-use crate::block::{BlockIndex, State, UseRecord};
+use crate::block::{BlockIndex, BlockRecord, State, UseRecord};
 use crate::error::FreeError;
 use crate::release::BlockKey;
 use crate::reuse::Taken;
@@ -101,11 +101,7 @@ impl Block {
     /// Keeps the block from being reused, beyond its free, until the hold is dropped.
     #[must_use = "a hold that is not kept holds nothing"]
     pub fn hold(&self) -> Hold {
-        if let Some(key) = self.key
-            && let Some(shard) = self.inner.shards.get(key.owner)
-        {
-            shard.with(|state| state.arena.at_mut(key.index).hold_count += 1);
-        }
+        self.with_record(self.key, |record| record.hold_count += 1);
         Hold { inner: Arc::clone(&self.inner), key: self.key }
     }
 
@@ -122,6 +118,7 @@ impl Block {
     #[must_use = "a raw block that is lost is never freed"]
     pub fn into_raw(mut self) -> RawBlock {
         let key = self.key.take();
+        self.with_record(key, |record| record.is_raw = true);
         let token = key.map_or([u64::MAX; 2], |key| {
             let slot = u64::from(key.owner.index());
             let names = u64::from(key.generation) << 32 | u64::from(key.index.0);
@@ -148,20 +145,17 @@ impl Block {
         };
         let Some(shard) = inner.shards.at(slot) else { return Err(missing) };
         let found = shard.with(|state| {
-            let record = state.arena.get(index)?;
+            let owner = state.order.slot();
+            let record = state.arena.get_mut(index)?;
             let same = record.generation == generation
                 && record.state == State::Allocated
                 && record.address == address;
-            // A new generation: the raw parts work once.
-            let requested = record.requested;
-            same.then(|| {
-                let record = state.arena.at_mut(index);
-                record.generation = record.generation.wrapping_add(1);
-                let owner = state.order.slot();
-                (owner, record.generation, record.size, requested)
-            })
+            // The raw parts work once.
+            let raw = record.is_raw;
+            record.is_raw = raw && !same;
+            (same && raw).then_some((owner, record.size, record.requested))
         });
-        let (owner, generation, size, requested) = found.ok_or(missing)?;
+        let (owner, size, requested) = found.ok_or(missing)?;
         let key = Some(BlockKey { owner, index, generation });
         Ok(Self { inner: Arc::clone(inner), key, address, size, requested })
     }
@@ -184,6 +178,13 @@ impl Block {
                 change(used);
             }
         });
+    }
+
+    fn with_record(&self, key: Option<BlockKey>, change: impl FnOnce(&mut BlockRecord)) {
+        let Some(key) = key else { return };
+        if let Some(shard) = self.inner.shards.get(key.owner) {
+            shard.with(|state| change(state.arena.at_mut(key.index)));
+        }
     }
 
     fn release(&mut self) -> Result<(), FreeError> {

@@ -212,6 +212,12 @@ impl Context {
         self.core.raw.silent_errors()
     }
 
+    /// How many calls of the driver were made for this context, those of destructors left out.
+    #[must_use]
+    pub fn driver_calls(&self) -> u64 {
+        self.core.raw.call_count()
+    }
+
     /// Free and total bytes of the device.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ pub(crate) struct DriverContext {
     deferred: Mutex<Vec<Deferred>>,
     has_deferred: AtomicBool,
     silent_errors: AtomicU64,
+    calls: AtomicU64,
 }
 
 impl DriverContext {
@@ -37,6 +38,7 @@ impl DriverContext {
             deferred: Mutex::default(),
             has_deferred: AtomicBool::new(false),
             silent_errors: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
         }
     }
 
@@ -96,6 +98,16 @@ impl DriverContext {
         self.silent_errors.load(Ordering::Relaxed)
     }
 
+    /// Calls whose answer was looked at, that is all but those of destructors.
+    pub(crate) fn call_count(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// One more call was made.
+    pub(super) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Whether the driver may be called for this context now.
     pub(crate) fn ready(&self) -> Result<(), Error> {
         if in_host_function() {
@@ -112,6 +124,7 @@ impl DriverContext {
 
     /// The driver's answer as a `Result`; the first error of the lasting kind is kept.
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<(), Error> {
+        self.count_call();
         check(call, code).map_err(|error| {
             if error.code.is_sticky() {
                 let _ = self.first_error.set(error);

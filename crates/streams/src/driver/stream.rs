@@ -28,6 +28,7 @@ impl DriverContext {
     /// A query's answer: yes, no, or an error.
     pub(super) fn answer(&self, call: &'static str, code: CUresult) -> Result<bool, Error> {
         if Code::of(code).is_not_ready() {
+            self.count_call();
             return Ok(false);
         }
         self.check(call, code).map(|()| true)

@@ -1,0 +1,140 @@
+//! Gates: streams that are held on the device until the host opens them.
+
+use std::any::Any;
+
+use crate::context::Context;
+use crate::driver::{DriverHostMemory, OwnKernels};
+use crate::error::Error;
+use crate::launch::DeviceSlice;
+use crate::memory::check_part;
+use crate::order::Point;
+use crate::stream::Stream;
+use crate::stream_order::StreamOrder;
+use crate::submission::Submission;
+use crate::sync::{Mutex, Ordering, lock};
+use crate::uses::{Access, DeviceBytes, DeviceSpan, UseTicket, Used};
+
+const WORD_BYTES: u64 = 4;
+
+/// A row of gates. Closing one on a stream holds what is queued there afterwards until the host
+/// opens it; many streams may wait at one gate, and it stays open once it is.
+///
+/// A stream that is held is gated: no allocator makes another stream wait for it. A GPU gives up
+/// waiting after 20 seconds. Dropped, it opens all gates and waits until the streams have passed
+/// them, so it **may block**, but never on a gate. `Send`, `Sync`.
+#[derive(Debug)]
+pub struct Gates {
+    /// Taken out only when it is dropped.
+    words: Option<DriverHostMemory>,
+    kernels: OwnKernels,
+    count: usize,
+    /// How far each stream must come before the words may go.
+    closed: Mutex<Vec<(StreamOrder, Point)>>,
+}
+
+/// One gate's word, as memory that a kernel reads.
+struct Word<'a> {
+    gates: &'a Gates,
+    address: u64,
+}
+
+impl Gates {
+    /// So many gates.
+    ///
+    /// # Errors
+    /// There is no pinned memory; or the driver's answer.
+    pub fn new(context: &Context, kernels: &OwnKernels, count: usize) -> Result<Self, Error> {
+        let bytes = count.saturating_mul(size_of::<u32>());
+        let words = DriverHostMemory::allocate(&context.core().raw, bytes)?;
+        let kernels = kernels.clone();
+        Ok(Self { words: Some(words), kernels, count, closed: Mutex::default() })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Holds what is queued on `stream` from now on until `gate` opens.
+    ///
+    /// # Errors
+    /// There is no such gate, or the stream captures; or the driver's answer.
+    pub fn close(&self, stream: &Stream, gate: usize) -> Result<Submission, Error> {
+        let index = u64::try_from(gate).unwrap_or(u64::MAX);
+        let length = u64::try_from(self.count).unwrap_or(u64::MAX);
+        check_part(index, 1, length)?;
+        let start = self.memory().start().addr();
+        let start = u64::try_from(start).expect("an address of the host is one of the device");
+        let core = stream.order().core();
+        if core.is_capturing() {
+            // A replay would outlive the words.
+            return Err(core.capturing());
+        }
+        // Gated before the call, too: a record made meanwhile by another thread may follow it.
+        core.gate_next();
+        let word = Word { gates: self, address: start + index * WORD_BYTES };
+        let launched = self.kernels.gate(stream, &word)?;
+        core.slot().gate(launched.point().mark);
+        Ok(launched)
+    }
+
+    /// Opens a gate, for good. No driver call; a gate that is not there is none to open.
+    pub fn open(&self, gate: usize) {
+        if let Some(word) = self.memory().word(gate) {
+            word.store(1, Ordering::Release);
+        }
+    }
+
+    /// Opens every gate.
+    pub fn open_all(&self) {
+        (0..self.count).for_each(|gate| self.open(gate));
+    }
+
+    fn memory(&self) -> &DriverHostMemory {
+        self.words.as_ref().expect("the words leave only when they are dropped")
+    }
+}
+
+impl Drop for Gates {
+    fn drop(&mut self) {
+        self.open_all();
+        let closed = std::mem::take(&mut *lock(&self.closed));
+        let passed = closed.iter().try_for_each(|(order, point)| order.synchronize_point(*point));
+        if let Some(words) = self.words.take()
+            && passed.is_err()
+        {
+            words.leak();
+        }
+    }
+}
+
+impl DeviceBytes for Word<'_> {
+    fn span(&self) -> DeviceSpan {
+        DeviceSpan { address: self.address, bytes: WORD_BYTES }
+    }
+
+    fn begin_use(&self, _: &Stream, _: Access) -> Result<UseTicket, Error> {
+        Ok(UseTicket::default())
+    }
+
+    fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
+        let Used::Until(point) = used else { return };
+        let mut closed = lock(&self.gates.closed);
+        closed.retain(|(_, earlier)| earlier.stream != point.stream);
+        closed.push((stream.order().clone(), point));
+    }
+
+    /// No graph gets here: a capturing stream is refused.
+    fn hold(&self) -> Box<dyn Any + Send> {
+        Box::new(())
+    }
+}
+
+impl DeviceSlice<u32> for Word<'_> {}

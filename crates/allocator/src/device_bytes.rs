@@ -5,9 +5,13 @@
 
 use std::any::Any;
 
+use streams::launch::DeviceSlice;
 use streams::{Access, DeviceBytes, DeviceSpan, Error, Stream, UseTicket, Used};
 
 use crate::handle::{Block, sharpen};
+
+/// A block is bytes, so it can be given for a pointer to anything.
+impl<T> DeviceSlice<T> for Block {}
 
 impl DeviceBytes for Block {
     fn span(&self) -> DeviceSpan {

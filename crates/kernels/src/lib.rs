@@ -3,14 +3,20 @@
 //! What it does: carries `kernels/wellspring.ptx`, which `cargo xtask kernels` compiles from
 //! `kernels/wellspring.cu`, and names its entries.
 //!
-//! What it must not know: how a module is loaded or a kernel launched.
+//! With the feature `launch` it also declares them, in `launch`, which only the author of a kernel
+//! can do; with `sim` it gives a simulated machine their bodies, in `simulated`.
+//!
+//! What it must not know: what the kernels are launched for.
 //!
 //! Start with [`PTX`] and [`entry`]. The parameters of each kernel are listed at its name, in
 //! order; pointers are device addresses, and `u64` counts count elements.
 //!
 //! Invariants: the text is what the compiler wrote; every entry in it is named here; any launch
 //! shape gives the same result.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+#[cfg(feature = "launch")]
+pub mod launch;
 
 /// The module, for any device from compute capability 7.5 up and any driver from CUDA 13.0 up.
 ///

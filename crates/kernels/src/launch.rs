@@ -1,0 +1,194 @@
+//! The kernels declared and ready to launch, each over whole ranges of memory.
+//!
+//! Declaring what a kernel reads and writes is a promise that only its author can make, so it is
+//! made here, once. Launching is then safe: every count is taken from the memory that is given,
+//! so no argument can send a kernel beyond it.
+
+#![allow(unsafe_code, reason = "the author of the kernels promises here what they touch")]
+
+use streams::launch::{Arguments, DeviceSlice, Dimensions, Reads, ReadsWrites, Signature, Writes};
+use streams::{Context, DeviceBytes, Error, Kernel, Module, Stream, Submission};
+
+use crate::{PTX, entry};
+
+const WORD_BYTES: u64 = 4;
+const COUNTER_BYTES: u64 = 8;
+const THREADS_A_BLOCK: u32 = 256;
+/// Enough blocks to fill any device; a kernel walks what they leave.
+const BLOCKS_MAX: u64 = 1_024;
+
+/// The kernels of [`PTX`], loaded in one context. Clones are the same kernels. `Send`, `Sync`.
+#[derive(Debug, Clone)]
+pub struct Kernels {
+    nop: Kernel<()>,
+    spin: Kernel<(u64,)>,
+    fill_u32: Kernel<(Writes<u32>, u64, u32)>,
+    check_u32: Kernel<(Reads<u32>, u64, u32, ReadsWrites<u64>)>,
+    stamp: Kernel<(Writes<u32>, u64, u64, u32)>,
+    check_stamp: Kernel<CheckStamp>,
+    scale_add: Kernel<(ReadsWrites<f32>, Reads<f32>, f32, u64)>,
+    copy_u32: Kernel<(Writes<u32>, Reads<u32>, u64)>,
+}
+
+/// Words, how many, how far apart, the expected value, the counter.
+type CheckStamp = (Reads<u32>, u64, u64, u32, ReadsWrites<u64>);
+
+/// Declares the kernel `name` of our own module.
+fn declare<S: Signature>(module: &Module, name: &str) -> Result<Kernel<S>, Error> {
+    // SAFETY: the types at the fields of `Kernels` are the parameters that `kernels/wellspring.cu`
+    // gives each kernel, and what is `Reads` there is only read; every method of `Kernels` passes
+    // counts that stay inside the memory it was given; the kernels use no programmatic launch.
+    unsafe { module.declare(name) }
+}
+
+impl Kernels {
+    /// Loads the module in `context` and declares its kernels.
+    ///
+    /// # Errors
+    /// The driver is older than the module, or its answer.
+    pub fn load(context: &Context) -> Result<Self, Error> {
+        let module = Module::load(context, PTX)?;
+        Ok(Self {
+            nop: declare(&module, entry::NOP)?,
+            spin: declare(&module, entry::SPIN)?,
+            fill_u32: declare(&module, entry::FILL_U32)?,
+            check_u32: declare(&module, entry::CHECK_U32)?,
+            stamp: declare(&module, entry::STAMP)?,
+            check_stamp: declare(&module, entry::CHECK_STAMP)?,
+            scale_add: declare(&module, entry::SCALE_ADD)?,
+            copy_u32: declare(&module, entry::COPY_U32)?,
+        })
+    }
+
+    /// Does nothing.
+    ///
+    /// # Errors
+    /// As for any launch.
+    pub fn nop(&self, stream: &Stream) -> Result<Submission, Error> {
+        self.nop.launch(stream, 1, 1, 0, ())
+    }
+
+    /// Keeps the stream busy for this long.
+    ///
+    /// # Errors
+    /// As for any launch.
+    pub fn spin(&self, stream: &Stream, nanoseconds: u64) -> Result<Submission, Error> {
+        self.spin.launch(stream, 1, 1, 0, (nanoseconds,))
+    }
+
+    /// Writes `value` to every whole word of `out`.
+    ///
+    /// # Errors
+    /// As for any launch.
+    pub fn fill_u32(
+        &self,
+        stream: &Stream,
+        out: &mut impl DeviceSlice<u32>,
+        value: u32,
+    ) -> Result<Submission, Error> {
+        let words = words(out);
+        launch(&self.fill_u32, stream, words, (out, words, value))
+    }
+
+    /// Adds to the first counter of `mismatches` how many whole words of `input` are not
+    /// `expected`.
+    ///
+    /// # Errors
+    /// `mismatches` has no room for a counter; or as for any launch.
+    pub fn check_u32(
+        &self,
+        stream: &Stream,
+        input: &impl DeviceSlice<u32>,
+        expected: u32,
+        mismatches: &mut impl DeviceSlice<u64>,
+    ) -> Result<Submission, Error> {
+        mismatches.span().part(0, COUNTER_BYTES)?;
+        let words = words(input);
+        launch(&self.check_u32, stream, words, (input, words, expected, mismatches))
+    }
+
+    /// Writes `value` to word 0 of `out`, to every `stride_words`-th word and to the last one.
+    ///
+    /// # Errors
+    /// As for any launch.
+    pub fn stamp(
+        &self,
+        stream: &Stream,
+        out: &mut impl DeviceSlice<u32>,
+        stride_words: u64,
+        value: u32,
+    ) -> Result<Submission, Error> {
+        let words = words(out);
+        let places = words / stride_words.max(1) + 2;
+        launch(&self.stamp, stream, places, (out, words, stride_words, value))
+    }
+
+    /// Adds to the first counter of `mismatches` how many of the words that [`Kernels::stamp`]
+    /// writes to `input` are not `expected`.
+    ///
+    /// # Errors
+    /// `mismatches` has no room for a counter; or as for any launch.
+    pub fn check_stamp(
+        &self,
+        stream: &Stream,
+        input: &impl DeviceSlice<u32>,
+        stride_words: u64,
+        expected: u32,
+        mismatches: &mut impl DeviceSlice<u64>,
+    ) -> Result<Submission, Error> {
+        mismatches.span().part(0, COUNTER_BYTES)?;
+        let words = words(input);
+        let places = words / stride_words.max(1) + 2;
+        let arguments = (input, words, stride_words, expected, mismatches);
+        launch(&self.check_stamp, stream, places, arguments)
+    }
+
+    /// Adds `factor` times `input` to `out`, element by element; the product and the sum are
+    /// rounded one after the other.
+    ///
+    /// # Errors
+    /// `input` is shorter than `out`; or as for any launch.
+    pub fn scale_add(
+        &self,
+        stream: &Stream,
+        out: &mut impl DeviceSlice<f32>,
+        input: &impl DeviceSlice<f32>,
+        factor: f32,
+    ) -> Result<Submission, Error> {
+        let count = words(out);
+        input.span().part(0, count * WORD_BYTES)?;
+        launch(&self.scale_add, stream, count, (out, input, factor, count))
+    }
+
+    /// Copies to every whole word of `out` the word of `input` at its place.
+    ///
+    /// # Errors
+    /// `input` is shorter than `out`; or as for any launch.
+    pub fn copy_u32(
+        &self,
+        stream: &Stream,
+        out: &mut impl DeviceSlice<u32>,
+        input: &impl DeviceSlice<u32>,
+    ) -> Result<Submission, Error> {
+        let count = words(out);
+        input.span().part(0, count * WORD_BYTES)?;
+        launch(&self.copy_u32, stream, count, (out, input, count))
+    }
+}
+
+/// The whole words of a range.
+fn words(memory: &impl DeviceBytes) -> u64 {
+    memory.span().bytes / WORD_BYTES
+}
+
+/// Launches with about one thread for each of `places`.
+fn launch<S: Signature, A: Arguments<S>>(
+    kernel: &Kernel<S>,
+    stream: &Stream,
+    places: u64,
+    arguments: A,
+) -> Result<Submission, Error> {
+    let blocks = places.div_ceil(u64::from(THREADS_A_BLOCK)).clamp(1, BLOCKS_MAX);
+    let grid = Dimensions::from(u32::try_from(blocks).expect("the bound on blocks is small"));
+    kernel.launch(stream, grid, THREADS_A_BLOCK, 0, arguments)
+}

@@ -3,9 +3,9 @@
 use std::any::Any;
 
 use crate::context::Context;
-use crate::driver::{DriverHostMemory, OwnKernels};
+use crate::driver::DriverHostMemory;
 use crate::error::Error;
-use crate::launch::DeviceSlice;
+use crate::launch::{DeviceSlice, Kernel, Reads};
 use crate::memory::check_part;
 use crate::order::Point;
 use crate::stream::Stream;
@@ -19,14 +19,14 @@ const WORD_BYTES: u64 = 4;
 /// A row of gates. Closing one on a stream holds what is queued there afterwards until the host
 /// opens it; many streams may wait at one gate, and it stays open once it is.
 ///
-/// A stream that is held is gated: no allocator makes another stream wait for it. A GPU gives up
-/// waiting after 20 seconds. Dropped, it opens all gates and waits until the streams have passed
-/// them, so it **may block**, but never on a gate. `Send`, `Sync`.
+/// A stream that is held is gated: no allocator makes another stream wait for it. Dropped, this
+/// opens all gates and waits until the streams have passed them, so it **may block**, but never on
+/// a gate of its own. `Send`, `Sync`.
 #[derive(Debug)]
 pub struct Gates {
     /// Taken out only when it is dropped.
     words: Option<DriverHostMemory>,
-    kernels: OwnKernels,
+    kernel: Kernel<(Reads<u32>,)>,
     count: usize,
     /// How far each stream must come before the words may go.
     closed: Mutex<Vec<(StreamOrder, Point)>>,
@@ -39,15 +39,18 @@ struct Word<'a> {
 }
 
 impl Gates {
-    /// So many gates.
+    /// So many gates. `kernel` takes the address of a word and runs until that is not zero.
     ///
     /// # Errors
     /// There is no pinned memory; or the driver's answer.
-    pub fn new(context: &Context, kernels: &OwnKernels, count: usize) -> Result<Self, Error> {
+    pub fn new(
+        context: &Context,
+        kernel: Kernel<(Reads<u32>,)>,
+        count: usize,
+    ) -> Result<Self, Error> {
         let bytes = count.saturating_mul(size_of::<u32>());
         let words = DriverHostMemory::allocate(&context.core().raw, bytes)?;
-        let kernels = kernels.clone();
-        Ok(Self { words: Some(words), kernels, count, closed: Mutex::default() })
+        Ok(Self { words: Some(words), kernel, count, closed: Mutex::default() })
     }
 
     /// How many there are.
@@ -80,7 +83,7 @@ impl Gates {
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
         core.gate_next();
         let word = Word { gates: self, address: start + index * WORD_BYTES };
-        let launched = self.kernels.gate(stream, &word)?;
+        let launched = self.kernel.launch(stream, 1, 1, 0, (&word,))?;
         core.slot().gate(launched.point().mark);
         Ok(launched)
     }

@@ -45,7 +45,7 @@ mod uses;
 pub use context::Context;
 pub use current::CurrentStream;
 pub use device::{Device, Driver};
-pub use driver::{BorrowPromises, OwnKernels, ParameterValue, in_host_function};
+pub use driver::{BorrowPromises, ParameterValue, in_host_function};
 pub use error::{Code, DriverError, Error};
 pub use event::Event;
 pub use fence::Fence;

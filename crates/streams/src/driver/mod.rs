@@ -17,9 +17,9 @@ mod device;
 mod event;
 mod graph;
 mod host;
+mod host_words;
 mod launch;
 mod memory;
-mod own_kernels;
 mod stream;
 mod vmm;
 
@@ -33,7 +33,6 @@ pub use host::in_host_function;
 pub use launch::ParameterValue;
 pub(crate) use launch::{DriverFunction, DriverModule, Shape};
 pub(crate) use memory::{DriverHostMemory, DriverMemory};
-pub use own_kernels::OwnKernels;
 pub(crate) use stream::{DriverStream, Special};
 pub(crate) use vmm::{DriverPhysical, DriverRange, granularity};
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "the author of the kernels promises here what they touch")]
 
 use streams::launch::{Arguments, DeviceSlice, Dimensions, Reads, ReadsWrites, Signature, Writes};
-use streams::{Context, DeviceBytes, Error, Kernel, Module, Stream, Submission};
+use streams::{Context, DeviceBytes, Error, Gates, Kernel, Module, Stream, Submission};
 
 use crate::{PTX, entry};
 
@@ -28,6 +28,8 @@ pub struct Kernels {
     check_stamp: Kernel<CheckStamp>,
     scale_add: Kernel<(ReadsWrites<f32>, Reads<f32>, f32, u64)>,
     copy_u32: Kernel<(Writes<u32>, Reads<u32>, u64)>,
+    gate: Kernel<(Reads<u32>,)>,
+    context: Context,
 }
 
 /// Words, how many, how far apart, the expected value, the counter.
@@ -57,7 +59,18 @@ impl Kernels {
             check_stamp: declare(&module, entry::CHECK_STAMP)?,
             scale_add: declare(&module, entry::SCALE_ADD)?,
             copy_u32: declare(&module, entry::COPY_U32)?,
+            gate: declare(&module, entry::GATE)?,
+            context: context.clone(),
         })
+    }
+
+    /// So many gates, which hold a stream until the host opens them; a GPU gives up waiting
+    /// after 20 seconds.
+    ///
+    /// # Errors
+    /// There is no pinned memory; or the driver's answer.
+    pub fn gates(&self, count: usize) -> Result<Gates, Error> {
+        Gates::new(&self.context, self.gate.clone(), count)
     }
 
     /// Does nothing.

@@ -1,0 +1,46 @@
+//! The machine's own thread: host functions run on it, and operations of a real-time machine.
+
+use std::time::Duration;
+
+use crate::call::{Call, Inside, Slot, set_inside};
+use crate::schedule::Schedule;
+
+/// How long it sleeps at most when nothing wakes it.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Starts the thread; it ends with the machine.
+pub(crate) fn spawn(slot: &'static Slot, serial: u64) {
+    let started = std::thread::Builder::new()
+        .name(String::from("simulated CUDA driver"))
+        .spawn(move || while serve(slot, serial) {});
+    drop(started.expect("the host can start a thread"));
+}
+
+/// Does the next thing; false when the machine is gone.
+fn serve(slot: &'static Slot, serial: u64) -> bool {
+    let Some(mut call) = Call::of_worker(slot, serial) else { return false };
+    if let Some((timeline, function)) = call.host_jobs.pop_front() {
+        let ran = call.unlocked(|| {
+            let outside = set_inside(Inside::HostFunction);
+            function.run();
+            set_inside(outside);
+        });
+        if ran.is_err() {
+            return false;
+        }
+        if let Some(timeline) = timeline {
+            call.finish_host_function(timeline);
+        }
+        slot.changed.notify_all();
+        return true;
+    }
+    let mut nap = NAP;
+    if matches!(call.chooser.schedule(), Schedule::RealTime) {
+        call.run_due();
+        nap = call.next_due().map_or(NAP, |due| Duration::from_nanos(due - call.time().min(due)));
+        if !call.host_jobs.is_empty() {
+            return true;
+        }
+    }
+    call.wait(nap.max(Duration::from_micros(20))).is_ok()
+}

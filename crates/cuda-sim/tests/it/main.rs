@@ -1,0 +1,4 @@
+//! The simulated driver, called as the real one is.
+
+mod hazards;
+mod rig;

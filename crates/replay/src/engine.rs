@@ -8,7 +8,7 @@ use crate::error::ReplayError;
 use crate::live_ranges::LiveRanges;
 use crate::plan::{Gate, Plan, Step};
 use crate::stopwatch::Stopwatch;
-use crate::target::{Figures, StampCounts, Target, TargetError};
+use crate::target::{Figures, Placed, StampCounts, Target, TargetError};
 
 /// Steps between two reports of progress.
 const PROGRESS_STEPS: usize = 2048;
@@ -94,17 +94,11 @@ pub fn run<T: Target>(
     Ok(outcome)
 }
 
-/// A block that is held for the trace.
-struct Held<B> {
-    block: B,
-    stream: StreamNumber,
-}
-
 struct Pass<'a, T: Target> {
     target: &'a mut T,
     /// By number: what is allocated now. A request that found no room leaves nothing here, and
     /// what the trace does with its block is passed over.
-    blocks: Vec<Option<Held<T::Block>>>,
+    blocks: Vec<Option<T::Block>>,
     verifier: Option<Verifier>,
     watch: Stopwatch,
     outcome: Outcome,
@@ -121,24 +115,22 @@ impl<T: Target> Pass<'_, T> {
                 let Some(held) = self.take_out(block) else { return Ok(()) };
                 if let Some(verifier) = &mut self.verifier {
                     self.watch.pause();
-                    self.target.check(&held.block, held.stream, stamp_of(block))?;
+                    verifier.check(block, self.target)?;
                     verifier.remove(block);
                 }
                 self.watch.start();
                 self.outcome.operation_count += 1;
-                self.target.free(held.block)
+                self.target.free(held)
             }
             Step::FreeUsed { block, lane } => {
                 let Some(held) = self.take_out(block) else { return Ok(()) };
-                if self.verifier.is_some() {
+                if let Some(verifier) = &mut self.verifier {
                     self.watch.pause();
-                    let (stream, stamp) = (held.stream, stamp_of(block));
-                    self.target.check(&held.block, stream, stamp)?;
-                    self.target.check_on_lane(&held.block, stream, lane, stamp)?;
+                    verifier.check(block, self.target)?;
                 }
                 self.watch.start();
                 self.outcome.operation_count += 1;
-                self.target.free_used(held.block, lane)
+                self.target.free_used(held, lane)
             }
             Step::Close { lane, gate } => {
                 self.watch.pause();
@@ -150,9 +142,14 @@ impl<T: Target> Pass<'_, T> {
                 self.target.open(gate)
             }
             Step::Over { block } => {
-                if let Some(verifier) = &mut self.verifier {
-                    verifier.remove(block);
+                let Some(verifier) = &mut self.verifier else { return Ok(()) };
+                self.watch.pause();
+                // Its use lasted until now, so it must still be what it was; and it is read
+                // before anybody can be given it.
+                if let Some(stream) = verifier.check(block, self.target)? {
+                    self.target.settle(stream)?;
                 }
+                verifier.remove(block);
                 Ok(())
             }
         }
@@ -177,17 +174,18 @@ impl<T: Target> Pass<'_, T> {
         self.outcome.operation_count += 1;
         if let Some(verifier) = &mut self.verifier {
             self.watch.pause();
-            verifier.insert(number, self.target.placed(&block));
-            self.target.stamp(&block, stream, stamp_of(number))?;
+            let placed = self.target.placed(&block);
+            verifier.insert(number, placed, stream);
+            self.target.stamp(placed, stream, stamp_of(number))?;
         }
         if let Some(place) = self.blocks.get_mut(number.index()) {
-            *place = Some(Held { block, stream });
+            *place = Some(block);
         }
         Ok(())
     }
 
     #[inline]
-    fn take_out(&mut self, block: BlockNumber) -> Option<Held<T::Block>> {
+    fn take_out(&mut self, block: BlockNumber) -> Option<T::Block> {
         self.blocks.get_mut(block.index()).and_then(Option::take)
     }
 
@@ -195,18 +193,20 @@ impl<T: Target> Pass<'_, T> {
     fn finish(mut self, gate_count: usize) -> Result<Outcome, TargetError> {
         self.outcome.elapsed = self.watch.total();
         self.outcome.figures = self.target.figures();
+        if let Some(verifier) = &self.verifier {
+            // Those that are still allocated, and those whose use has not ended.
+            for number in verifier.live_blocks() {
+                verifier.check(number, self.target)?;
+            }
+            self.outcome.overlap_count = verifier.ranges.overlap_count();
+        }
         let gates = (0..gate_count).filter_map(|gate| u32::try_from(gate).ok());
         for gate in gates.filter(|gate| self.opened <= *gate) {
             self.target.open(Gate(gate))?;
         }
-        let Some(verifier) = &self.verifier else { return Ok(self.outcome) };
-        for (number, held) in (0..).zip(&self.blocks) {
-            if let Some(held) = held {
-                self.target.check(&held.block, held.stream, stamp_of(BlockNumber(number)))?;
-            }
+        if self.verifier.is_some() {
+            self.outcome.stamps = self.target.stamps()?;
         }
-        self.outcome.overlap_count = verifier.ranges.overlap_count();
-        self.outcome.stamps = self.target.stamps()?;
         Ok(self.outcome)
     }
 }
@@ -220,25 +220,41 @@ fn stamp_of(block: BlockNumber) -> u32 {
 /// Follows where live blocks lie, those with unfinished uses included.
 struct Verifier {
     ranges: LiveRanges,
-    addresses: Vec<Option<u64>>,
+    live: Vec<Option<(Placed, StreamNumber)>>,
 }
 
 impl Verifier {
     fn new(block_count: usize) -> Self {
-        Self { ranges: LiveRanges::default(), addresses: vec![None; block_count] }
+        Self { ranges: LiveRanges::default(), live: vec![None; block_count] }
     }
 
-    fn insert(&mut self, block: BlockNumber, placed: crate::target::Placed) {
+    fn insert(&mut self, block: BlockNumber, placed: Placed, stream: StreamNumber) {
         self.ranges.insert(block, placed);
-        if let Some(place) = self.addresses.get_mut(block.index()) {
-            *place = Some(placed.address);
+        if let Some(place) = self.live.get_mut(block.index()) {
+            *place = Some((placed, stream));
         }
     }
 
     fn remove(&mut self, block: BlockNumber) {
-        if let Some(address) = self.addresses.get_mut(block.index()).and_then(Option::take) {
-            self.ranges.remove(block, address);
+        if let Some((placed, _)) = self.live.get_mut(block.index()).and_then(Option::take) {
+            self.ranges.remove(block, placed.address);
         }
+    }
+
+    /// Has a live block checked on its stream, which is returned.
+    fn check<T: Target>(
+        &self,
+        block: BlockNumber,
+        target: &mut T,
+    ) -> Result<Option<StreamNumber>, TargetError> {
+        let Some(&Some((placed, stream))) = self.live.get(block.index()) else { return Ok(None) };
+        target.check(placed, stream, stamp_of(block))?;
+        Ok(Some(stream))
+    }
+
+    fn live_blocks(&self) -> impl Iterator<Item = BlockNumber> {
+        let live = (0..).zip(&self.live).filter(|(_, live)| live.is_some());
+        live.map(|(number, _)| BlockNumber(number))
     }
 }
 

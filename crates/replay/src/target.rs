@@ -104,39 +104,33 @@ pub trait Target {
     /// A failure.
     fn open(&mut self, gate: Gate) -> Result<(), TargetError>;
 
-    /// Writes `value` into a block, as work of `stream`.
+    /// Writes `value` to words of a block, as work of `stream`.
     ///
     /// # Errors
     /// A failure.
     fn stamp(
         &mut self,
-        block: &Self::Block,
+        placed: Placed,
         stream: StreamNumber,
         value: u32,
     ) -> Result<(), TargetError>;
 
-    /// Checks for `value` in a block, as work of `stream`.
+    /// Checks for `value` in the words that were stamped, as work of `stream`.
     ///
     /// # Errors
     /// A failure of the check itself; what it found is told by [`Target::stamps`].
     fn check(
         &mut self,
-        block: &Self::Block,
+        placed: Placed,
         stream: StreamNumber,
         value: u32,
     ) -> Result<(), TargetError>;
 
-    /// Checks for `value` in a block that was stamped on `stream`, as work of `lane`.
+    /// Returns when the work of `stream` is done.
     ///
     /// # Errors
-    /// As [`Target::check`].
-    fn check_on_lane(
-        &mut self,
-        block: &Self::Block,
-        stream: StreamNumber,
-        lane: Lane,
-        value: u32,
-    ) -> Result<(), TargetError>;
+    /// A failure.
+    fn settle(&mut self, stream: StreamNumber) -> Result<(), TargetError>;
 
     /// What all checks found, once everything queued is done.
     ///

@@ -28,7 +28,7 @@ fn overlapping_blocks_are_counted() {
 
 #[test]
 fn a_wrong_word_is_counted_each_time_it_is_checked() {
-    // The first and the second block are checked twice: at the free, and by the other stream.
+    // The first and the second block are checked twice: at the free, and when the use ends.
     for (fault, wrong) in [
         (Fault::CorruptStamp(1), 2),
         (Fault::CorruptStampEnd(2), 2),
@@ -48,6 +48,7 @@ fn a_block_that_is_reused_before_its_use_ends_is_counted() {
         Operation::Allocate { block: BlockNumber(2), bytes: 600, stream: StreamNumber(0) };
     let outcome = run_broken(&operations, NO_LIMIT, Fault::IgnoreUses);
     assert!(0 < outcome.overlap_count);
+    assert!(0 < outcome.stamps.wrong, "block 0 was checked again when its use ended");
 }
 
 #[test]

@@ -54,7 +54,6 @@ pub(crate) struct Model {
 pub(crate) struct Block {
     address: u64,
     bytes: u64,
-    requested: u64,
 }
 
 impl Model {
@@ -106,25 +105,13 @@ impl Model {
     }
 
     /// Addresses of the words that a stamp touches.
-    fn places(block: &Block) -> Vec<u64> {
-        let words = block.requested.div_ceil(4);
-        if words == 0 {
-            return Vec::new();
-        }
-        let last = (words - 1) * 4;
+    fn places(placed: Placed) -> Vec<u64> {
+        let Some(last) = placed.bytes.checked_sub(4) else { return Vec::new() };
         let mut places: Vec<u64> = (0..=last).step_by(65536).collect();
         if !last.is_multiple_of(STRIDE) {
             places.push(last);
         }
-        places.iter().map(|offset| block.address + offset).collect()
-    }
-
-    fn look(&mut self, block: &Block, value: u32) {
-        for place in Self::places(block) {
-            self.stamps.checked += 1;
-            let found = self.words.get(&place).copied().unwrap_or(0);
-            self.stamps.wrong += u64::from(found != value);
-        }
+        places.iter().map(|offset| placed.address + offset).collect()
     }
 }
 
@@ -146,7 +133,7 @@ impl Target for Model {
                 address = last.address + last.bytes - GRAIN;
             }
         }
-        let block = Block { address, bytes: rounded, requested: bytes };
+        let block = Block { address, bytes: rounded };
         if rounded != 0 {
             self.taken.insert(address, address + rounded);
         }
@@ -201,9 +188,9 @@ impl Target for Model {
         Ok(())
     }
 
-    fn stamp(&mut self, block: &Block, _: StreamNumber, value: u32) -> Result<(), TargetError> {
+    fn stamp(&mut self, placed: Placed, _: StreamNumber, value: u32) -> Result<(), TargetError> {
         self.stamped += 1;
-        let places = Self::places(block);
+        let places = Self::places(placed);
         for place in &places {
             self.words.insert(*place, value);
         }
@@ -218,19 +205,16 @@ impl Target for Model {
         Ok(())
     }
 
-    fn check(&mut self, block: &Block, _: StreamNumber, value: u32) -> Result<(), TargetError> {
-        self.look(block, value);
+    fn check(&mut self, placed: Placed, _: StreamNumber, value: u32) -> Result<(), TargetError> {
+        for place in Self::places(placed) {
+            self.stamps.checked += 1;
+            let found = self.words.get(&place).copied().unwrap_or(0);
+            self.stamps.wrong += u64::from(found != value);
+        }
         Ok(())
     }
 
-    fn check_on_lane(
-        &mut self,
-        block: &Block,
-        _: StreamNumber,
-        _: Lane,
-        value: u32,
-    ) -> Result<(), TargetError> {
-        self.look(block, value);
+    fn settle(&mut self, _: StreamNumber) -> Result<(), TargetError> {
         Ok(())
     }
 

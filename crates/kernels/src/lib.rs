@@ -17,6 +17,8 @@
 
 #[cfg(feature = "launch")]
 pub mod launch;
+#[cfg(feature = "sim")]
+pub mod simulated;
 
 /// The module, for any device from compute capability 7.5 up and any driver from CUDA 13.0 up.
 ///

@@ -1,0 +1,232 @@
+//! The one place that composes driver, device, source and allocator.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allocator::{Allocator, Config, PlainSource, Policy, Source, SourceError, VmmSource};
+use streams::{Context, Driver};
+
+use crate::error::OpenError;
+use crate::runtime::{Origin, Runtime};
+#[cfg(feature = "sim")]
+use crate::simulation::Simulation;
+
+/// Makes a source for a context; the way to memory of one's own.
+type MakeSource = dyn Fn(&Context) -> Result<Arc<dyn Source>, SourceError> + Send + Sync;
+
+/// The way memory arrives.
+#[derive(Clone, Default)]
+enum SourceChoice {
+    /// VMM where the device has it, else plain.
+    #[default]
+    Best,
+    Vmm,
+    Plain,
+    Custom(Arc<MakeSource>),
+}
+
+/// The settings of a [`Runtime`].
+///
+/// ```
+/// # #[cfg(feature = "sim")] fn main() -> Result<(), wellspring::Error> {
+/// use wellspring::{Builder, Policy, Simulation};
+///
+/// let runtime = Builder::new()
+///     .policy(Policy::Deterministic)
+///     .limit_bytes(4 << 30)
+///     .plain_source()
+///     .simulated(Simulation::default())?;
+/// assert_eq!(runtime.allocator().source_name(), "plain");
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "sim"))] fn main() {}
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "a builder does nothing until it opens a device"]
+pub struct Builder {
+    ordinal: u32,
+    config: Config,
+    source: SourceChoice,
+}
+
+impl Builder {
+    /// Device 0, the default settings, the best source the device has.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Another device, counted from zero.
+    pub fn device(mut self, ordinal: u32) -> Self {
+        self.ordinal = ordinal;
+        self
+    }
+
+    /// All settings of the allocator at once.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What may decide between waiting, asking and growing.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.config = self.config.with_policy(policy);
+        self
+    }
+
+    /// The most bytes that may be reserved of the device.
+    pub fn limit_bytes(mut self, bytes: u64) -> Self {
+        self.config = self.config.with_limit(bytes);
+        self
+    }
+
+    /// Above this many bytes that were freed but are still in use, a stream is made to wait for
+    /// them rather than that the allocator grows.
+    pub fn pending_bytes_max(mut self, bytes: u64) -> Self {
+        self.config = self.config.with_pending_max(bytes);
+        self
+    }
+
+    /// Memory that is mapped into reserved addresses: segments grow in place, and idle pages go
+    /// back alone. The default where the device has it.
+    pub fn vmm_source(mut self) -> Self {
+        self.source = SourceChoice::Vmm;
+        self
+    }
+
+    /// Memory of `cuMemAlloc`, which every device has.
+    pub fn plain_source(mut self) -> Self {
+        self.source = SourceChoice::Plain;
+        self
+    }
+
+    /// Memory of your own.
+    pub fn custom_source(
+        mut self,
+        make: impl Fn(&Context) -> Result<Arc<dyn Source>, SourceError> + Send + Sync + 'static,
+    ) -> Self {
+        self.source = SourceChoice::Custom(Arc::new(make));
+        self
+    }
+
+    /// Opens the device of the installed driver.
+    ///
+    /// # Errors
+    /// What is missing: the driver, an entry point of it, the device, or what the source needs.
+    pub fn open(&self) -> Result<Runtime, OpenError> {
+        let driver =
+            Driver::load().map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
+        self.open_driver(&driver, Origin::Gpu)
+    }
+
+    /// Builds a runtime in a context that is open already, for example a borrowed one.
+    ///
+    /// # Errors
+    /// What the source needs is missing, or the driver's answer.
+    pub fn open_in(&self, context: &Context) -> Result<Runtime, OpenError> {
+        self.compose(context, Origin::Gpu)
+    }
+
+    /// Makes a simulated machine and opens its device.
+    ///
+    /// # Errors
+    /// Too many simulated machines live in this process, or the profile lacks what the source
+    /// needs.
+    #[cfg(feature = "sim")]
+    pub fn simulated(&self, simulation: Simulation) -> Result<Runtime, OpenError> {
+        let machine = simulation.build(self.ordinal)?;
+        self.open_machine(&machine)
+    }
+
+    /// Opens a device of a simulated machine, and gives the machine the kernels of the crate
+    /// `kernels`.
+    ///
+    /// # Errors
+    /// The machine lacks the device, or what the source needs.
+    #[cfg(feature = "sim")]
+    pub fn open_machine(&self, machine: &cuda_sim::Machine) -> Result<Runtime, OpenError> {
+        self.open_simulated(machine, None)
+    }
+
+    /// Opens the device of the installed driver; if that fails, a simulated one.
+    /// [`Runtime::describe`] says which, and [`Runtime::fallback_reason`] why.
+    ///
+    /// # Errors
+    /// As for [`Builder::simulated`].
+    #[cfg(feature = "sim")]
+    pub fn open_or_simulated(&self) -> Result<Runtime, OpenError> {
+        match self.open() {
+            Ok(runtime) => Ok(runtime),
+            Err(reason) => {
+                let machine = Simulation::default().build(self.ordinal)?;
+                self.open_simulated(&machine, Some(reason))
+            }
+        }
+    }
+
+    #[cfg(feature = "sim")]
+    fn open_simulated(
+        &self,
+        machine: &cuda_sim::Machine,
+        reason: Option<OpenError>,
+    ) -> Result<Runtime, OpenError> {
+        kernels::simulated::register(machine);
+        let driver = Driver::from_table(machine.table())
+            .map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
+        self.open_driver(&driver, Origin::Simulated { machine: machine.clone(), reason })
+    }
+
+    fn open_driver(&self, driver: &Driver, origin: Origin) -> Result<Runtime, OpenError> {
+        let ordinal = self.ordinal;
+        let failed = |count| move |cause| OpenError::from_driver(ordinal, count, cause);
+        let count = driver.device_count().map_err(failed(0))?;
+        if count <= ordinal {
+            return Err(OpenError::NoDevice { ordinal, count });
+        }
+        let device = driver.device(ordinal).map_err(failed(count))?;
+        let context = device.primary_context().map_err(failed(count))?;
+        self.compose(&context, origin)
+    }
+
+    fn compose(&self, context: &Context, origin: Origin) -> Result<Runtime, OpenError> {
+        let ordinal = context.device().ordinal();
+        let of_driver = |cause| OpenError::Driver { ordinal, cause };
+        let config = self.config.clone();
+        let source: Arc<dyn Source> = match &self.source {
+            SourceChoice::Best => {
+                let allocator = Allocator::new(context, config)?;
+                return Runtime::assemble(allocator, origin).map_err(of_driver);
+            }
+            SourceChoice::Plain => Arc::new(PlainSource::new(context)),
+            SourceChoice::Vmm => {
+                let vmm = VmmSource::new(context).map_err(of_driver)?;
+                Arc::new(vmm.ok_or(OpenError::NoVirtualMemory { ordinal })?)
+            }
+            SourceChoice::Custom(make) => {
+                make(context).map_err(|error| OpenError::from_source(ordinal, error))?
+            }
+        };
+        let allocator = Allocator::with_source(context, config, source)?;
+        Runtime::assemble(allocator, origin).map_err(of_driver)
+    }
+}
+
+impl fmt::Debug for SourceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Best => "best",
+            Self::Vmm => "vmm",
+            Self::Plain => "plain",
+            Self::Custom(_) => "custom",
+        })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("ordinal", &self.ordinal)
+            .field("config", &self.config)
+            .field("source", &self.source)
+            .finish()
+    }
+}

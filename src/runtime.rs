@@ -1,0 +1,231 @@
+//! An opened device with its allocator: a GPU, or a simulated one that says so.
+
+use std::fmt;
+use std::sync::Arc;
+
+use allocator::{Allocator, Stats};
+use streams::{Context, Device, Driver, Module, Stream, StreamOptions};
+
+use crate::builder::Builder;
+use crate::error::{Error, OpenError};
+
+/// Opens GPU 0 with the default settings.
+///
+/// # Errors
+/// What is missing: the driver, an entry point of it, or the device.
+///
+/// ```no_run
+/// let runtime = wellspring::open()?;
+/// let stream = runtime.create_stream()?;
+/// # Ok::<(), wellspring::Error>(())
+/// ```
+pub fn open() -> Result<Runtime, OpenError> {
+    Builder::new().open()
+}
+
+/// Opens a GPU, counted from zero, with the default settings.
+///
+/// # Errors
+/// What is missing: the driver, an entry point of it, or the device.
+pub fn open_device(ordinal: u32) -> Result<Runtime, OpenError> {
+    Builder::new().device(ordinal).open()
+}
+
+/// Makes a simulated machine and opens its device with the default settings.
+///
+/// # Errors
+/// Too many simulated machines live in this process.
+#[cfg(feature = "sim")]
+pub fn simulated(simulation: crate::Simulation) -> Result<Runtime, OpenError> {
+    Builder::new().simulated(simulation)
+}
+
+/// Opens GPU 0; if that fails, a simulated H200. [`Runtime::describe`] says which.
+///
+/// # Errors
+/// There is no GPU, and too many simulated machines live in this process.
+///
+/// ```
+/// let runtime = wellspring::open_or_simulated()?;
+/// println!("{}", runtime.describe());
+/// # Ok::<(), wellspring::OpenError>(())
+/// ```
+#[cfg(feature = "sim")]
+pub fn open_or_simulated() -> Result<Runtime, OpenError> {
+    Builder::new().open_or_simulated()
+}
+
+/// Where a runtime's device came from.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Gpu,
+    #[cfg(feature = "sim")]
+    Simulated {
+        machine: cuda_sim::Machine,
+        /// Why it is not a GPU, where one was tried first.
+        reason: Option<OpenError>,
+    },
+}
+
+/// What kind of device a runtime has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A device of the installed driver.
+    Gpu,
+    /// A device in software.
+    Simulated,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gpu => "GPU",
+            Self::Simulated => "simulated device",
+        })
+    }
+}
+
+/// An opened device, its primary context, and the allocator of its memory.
+///
+/// Cheap to clone; clones share everything. `Send` and `Sync`. Buffers and streams keep their
+/// context alive; a simulated machine ends with the last clone of its runtime.
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    allocator: Allocator,
+    device_name: String,
+    /// Last: a simulated machine goes after the context that lies in it.
+    origin: Origin,
+}
+
+impl Runtime {
+    pub(crate) fn assemble(allocator: Allocator, origin: Origin) -> Result<Self, streams::Error> {
+        let device_name = allocator.context().device().name()?;
+        Ok(Self { inner: Arc::new(Inner { allocator, device_name, origin }) })
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        self.context().driver()
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.context().device()
+    }
+
+    /// The device's primary context, or the one the runtime was built in.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.inner.allocator.context()
+    }
+
+    /// The allocator of the device's memory.
+    #[must_use]
+    pub fn allocator(&self) -> &Allocator {
+        &self.inner.allocator
+    }
+
+    /// The allocator's figures now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.allocator.stats()
+    }
+
+    /// A new stream, which runs beside all others.
+    ///
+    /// # Errors
+    /// The driver's answer, or that too many streams are alive.
+    pub fn create_stream(&self) -> Result<Stream, Error> {
+        self.create_stream_with(StreamOptions::default())
+    }
+
+    /// A new stream with a priority, or other options.
+    ///
+    /// # Errors
+    /// The driver's answer, or that too many streams are alive.
+    pub fn create_stream_with(&self, options: StreamOptions) -> Result<Stream, Error> {
+        Ok(self.context().create_stream(options)?)
+    }
+
+    /// Loads a module of PTX text.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn load_module(&self, ptx: &str) -> Result<Module, Error> {
+        Ok(Module::load(self.context(), ptx)?)
+    }
+
+    /// Blocks until everything submitted to any stream of the context is done.
+    ///
+    /// # Errors
+    /// A stream of the context captures, or the driver's answer.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        Ok(self.context().synchronize()?)
+    }
+
+    /// Whether this is a GPU or a simulated device.
+    #[must_use]
+    pub fn device_kind(&self) -> DeviceKind {
+        match self.inner.origin {
+            Origin::Gpu => DeviceKind::Gpu,
+            #[cfg(feature = "sim")]
+            Origin::Simulated { .. } => DeviceKind::Simulated,
+        }
+    }
+
+    /// The device's name, as its driver tells it.
+    #[must_use]
+    pub fn device_name(&self) -> &str {
+        &self.inner.device_name
+    }
+
+    /// Why the device is simulated, where a GPU was tried first.
+    #[must_use]
+    pub fn fallback_reason(&self) -> Option<&OpenError> {
+        match &self.inner.origin {
+            Origin::Gpu => None,
+            #[cfg(feature = "sim")]
+            Origin::Simulated { reason, .. } => reason.as_ref(),
+        }
+    }
+
+    /// One line that says what was opened.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let kind = self.device_kind();
+        let ordinal = self.device().ordinal();
+        let source = self.inner.allocator.source_name();
+        let mut line = format!("{kind} {ordinal}: {}", self.inner.device_name);
+        if let Some(version) = self.driver().version() {
+            line += &format!(", driver for CUDA {}.{}", version / 1000, version % 1000 / 10);
+        }
+        line += &format!(", source {source}");
+        if let Some(reason) = self.fallback_reason() {
+            line += &format!(" (no GPU was opened: {reason})");
+        }
+        line
+    }
+
+    /// The simulated machine, if this is one.
+    #[cfg(feature = "sim")]
+    #[must_use]
+    pub fn machine(&self) -> Option<&cuda_sim::Machine> {
+        match &self.inner.origin {
+            Origin::Gpu => None,
+            Origin::Simulated { machine, .. } => Some(machine),
+        }
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("device", &self.describe()).finish_non_exhaustive()
+    }
+}

@@ -29,7 +29,7 @@ impl CaptureState {
     /// `core` captures into this from now on.
     pub(crate) fn add_member(self: &Arc<Self>, core: &Arc<StreamCore>) {
         lock(&self.members).push(Arc::downgrade(core));
-        core.set_capture(Some(Arc::clone(self)));
+        core.enter_capture(Arc::clone(self));
     }
 
     /// Keeps something alive for as long as the graph can run (C3).
@@ -38,11 +38,11 @@ impl CaptureState {
     }
 
     /// The capture is over: every member is free, and what was held is handed on.
-    pub(crate) fn finish(&self) -> Vec<Box<dyn Any + Send>> {
+    pub(crate) fn finish(self: &Arc<Self>) -> Vec<Box<dyn Any + Send>> {
         self.active.store(false, Ordering::SeqCst);
         let members = std::mem::take(&mut *lock(&self.members));
         for member in members.iter().filter_map(Weak::upgrade) {
-            member.set_capture(None);
+            member.leave_capture(self);
         }
         std::mem::take(&mut *lock(&self.holds))
     }

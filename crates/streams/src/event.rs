@@ -148,10 +148,17 @@ impl Event {
                 if !joins {
                     return Err(Error::CapturedEvent);
                 }
-                entered.raw().wait(&self.inner.raw)?;
-                // The waiter now captures too.
-                theirs.add_member(core);
-                Ok(())
+                let newly = matches!(capturing, Capturing::No);
+                if newly {
+                    core.settle_token(entered.raw())?;
+                    theirs.add_member(core);
+                    core.drain_submissions();
+                }
+                entered.raw().wait(&self.inner.raw).inspect_err(|_| {
+                    if newly {
+                        core.leave_capture(&theirs);
+                    }
+                })
             }
             (_, Capturing::Ours(_)) => Err(core.capturing()),
             (last, Capturing::No) => {

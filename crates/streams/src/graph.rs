@@ -77,10 +77,12 @@ impl Stream {
             return Err(core.capturing());
         }
         core.settle_token(entered.raw())?;
-        // Announced before the driver is told, so that no call takes itself for an eager one.
+        // Announced before the driver is told, so that no call that takes itself for an eager one
+        // goes into the graph.
         let state = CaptureState::new();
         state.add_member(core);
         core.context().captures.fetch_add(1, Ordering::SeqCst);
+        core.drain_submissions();
         let begun = entered.raw().begin_capture(mode.into());
         let capture =
             Capture { stream: self.clone(), state, ended: begun.is_err(), thread: PhantomData };

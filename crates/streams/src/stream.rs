@@ -88,7 +88,8 @@ impl Stream {
     ///
     /// Work queued through the handle is bound by the same rule as our own: plain stream order,
     /// no launch attribute that lets a kernel begin before its predecessor has ended, unless it
-    /// touches no memory before it waits for that (O11).
+    /// touches no memory before it waits for that (O11). A capture is not begun through it while a
+    /// call on this stream is under way.
     #[must_use]
     pub fn as_raw(&self) -> cuda_sys::CUstream {
         self.order.core().share();
@@ -188,7 +189,8 @@ impl Stream {
     /// Queues `function`, which runs on a thread of the driver's and may not call the driver:
     /// every call of this crate refuses there. A panic in it is swallowed.
     ///
-    /// If the context fails before it ran, it is dropped without having run, when the stream is.
+    /// If the context fails before it ran, it is dropped without having run: at the next call on
+    /// the stream, or with the stream (L3).
     /// The stream counts as gated until it has run: it may wait for anything.
     ///
     /// # Errors
@@ -205,7 +207,9 @@ impl Stream {
         let function = HostFunction::new(Box::new(function));
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
         core.gate_next();
-        let launched = core.submit(Vec::new, |raw| raw.launch_host_function(&function))?;
+        let launched = core
+            .submit(Vec::new, |raw| raw.launch_host_function(&function))
+            .inspect_err(|_| function.cancel())?;
         core.slot().gate(launched.point().mark);
         core.keep_host_function(function);
         Ok(launched)

@@ -71,7 +71,7 @@ pub(crate) struct StreamCore {
     capture: Mutex<Option<Arc<CaptureState>>>,
     is_captured: AtomicBool,
     last_token: Mutex<Weak<Token>>,
-    host_functions: Mutex<Vec<Arc<HostFunction>>>,
+    host_functions: Mutex<Vec<HostFunction>>,
 }
 
 #[derive(Debug, Default)]
@@ -237,7 +237,12 @@ impl StreamCore {
         if before & RETIRED != 0 {
             return Err(self.gone());
         }
-        self.context.raw.ready()?;
+        if let Err(error) = self.context.raw.ready() {
+            if self.context.raw.first_error().is_some() {
+                self.cancel_host_functions();
+            }
+            return Err(error);
+        }
         Ok(entered)
     }
 
@@ -289,11 +294,19 @@ impl StreamCore {
         lock(&self.capture).clone()
     }
 
-    /// The stream captures from now on, or no longer does.
-    pub(crate) fn set_capture(&self, capture: Option<Arc<CaptureState>>) {
-        let captured = capture.is_some();
-        *lock(&self.capture) = capture;
-        self.is_captured.store(captured, Ordering::SeqCst);
+    /// What is submitted from now on goes into `capture`.
+    pub(crate) fn enter_capture(&self, capture: Arc<CaptureState>) {
+        *lock(&self.capture) = Some(capture);
+        self.is_captured.store(true, Ordering::SeqCst);
+    }
+
+    /// `capture` is over, or never came to be.
+    pub(crate) fn leave_capture(&self, capture: &Arc<CaptureState>) {
+        let mut mine = lock(&self.capture);
+        if mine.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, capture)) {
+            *mine = None;
+            self.is_captured.store(false, Ordering::SeqCst);
+        }
     }
 
     pub(crate) fn stamp(&self) -> Stamp {
@@ -408,10 +421,6 @@ impl StreamCore {
             }
             Capturing::No => {
                 let point = self.submit_eagerly(&entered, call)?;
-                if let Some(capture) = self.own_capture() {
-                    // Another thread began to capture meanwhile, and the call may have gone there.
-                    capture.hold(hold());
-                }
                 let submission = Submission::at(self, point);
                 *lock(&self.last_token) = submission.token();
                 if self.context.is_synchronous() {
@@ -429,7 +438,8 @@ impl StreamCore {
         if self.context.raw.first_error().is_some() { waited } else { Ok(()) }
     }
 
-    /// Queues work on a stream that does not capture, and counts it.
+    /// Queues work on a stream that does not capture, and counts it. A capture that another thread
+    /// begins meanwhile either waits for the call, or is seen here and the call refused.
     pub(crate) fn submit_eagerly(
         &self,
         entered: &Entered,
@@ -438,7 +448,10 @@ impl StreamCore {
         self.settle_token(entered.raw())?;
         let slot = self.slot();
         slot.start();
-        let called = call(entered.raw());
+        let called = match self.own_capture() {
+            None => call(entered.raw()),
+            Some(_) => Err(self.capturing()),
+        };
         let mark = slot.finish(called.is_ok());
         called?;
         Ok(self.point_at(mark.expect("a call that succeeded has a mark")))
@@ -462,12 +475,19 @@ impl StreamCore {
         Ok(())
     }
 
+    /// Waits until every call that began before `enter_capture` has returned.
+    pub(crate) fn drain_submissions(&self) {
+        while self.slot().quiet().is_none() {
+            yield_now();
+        }
+    }
+
     /// What is queued next may wait for the host.
     pub(crate) fn gate_next(&self) {
         self.slot().gate(self.slot().submitted() + 1);
     }
 
-    pub(crate) fn keep_host_function(&self, function: Arc<HostFunction>) {
+    pub(crate) fn keep_host_function(&self, function: HostFunction) {
         let mut functions = lock(&self.host_functions);
         functions.retain(|function| function.is_pending());
         functions.push(function);

@@ -1,13 +1,14 @@
 //! Host functions: Rust closures that a stream runs on a thread of the driver's.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
 use super::DriverStream;
 use crate::error::Error;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{AtomicUsize, Mutex, OnceLock, Ordering, lock};
 
 thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
@@ -19,69 +20,71 @@ pub fn in_host_function() -> bool {
     IN_HOST_FUNCTION.get()
 }
 
+type Body = Box<dyn FnOnce() + Send>;
+
+/// The closures that the driver has not run yet. The driver is given a number, not a pointer, so
+/// that running one twice, as a replayed graph would, finds nothing instead of freed memory.
+static QUEUED: OnceLock<Queued> = OnceLock::new();
+
+#[derive(Default)]
+struct Queued {
+    bodies: Mutex<BTreeMap<usize, Body>>,
+    numbered: AtomicUsize,
+}
+
+fn queued() -> &'static Queued {
+    QUEUED.get_or_init(Queued::default)
+}
+
 /// A closure on its way to the driver. It is run once, or cancelled.
+#[derive(Debug)]
 pub(crate) struct HostFunction {
-    body: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    number: usize,
 }
 
 impl HostFunction {
-    pub(crate) fn new(body: Box<dyn FnOnce() + Send>) -> Arc<Self> {
-        Arc::new(Self { body: Mutex::new(Some(body)) })
+    pub(crate) fn new(body: Body) -> Self {
+        let number = queued().numbered.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&queued().bodies).insert(number, body);
+        Self { number }
     }
 
     /// Drops the closure if it has not begun: the driver runs none after an error.
     pub(crate) fn cancel(&self) {
-        let body = lock(&self.body).take();
+        let body = lock(&queued().bodies).remove(&self.number);
         drop(body);
     }
 
     pub(crate) fn is_pending(&self) -> bool {
-        lock(&self.body).is_some()
-    }
-
-    fn run(&self) {
-        let Some(body) = lock(&self.body).take() else { return };
-        IN_HOST_FUNCTION.set(true);
-        // A panic may not pass through the driver's frames. It ends the closure, and what the
-        // closure owned is dropped; nobody is left to be told.
-        let _ = catch_unwind(AssertUnwindSafe(body));
-        IN_HOST_FUNCTION.set(false);
+        lock(&queued().bodies).contains_key(&self.number)
     }
 }
 
-impl fmt::Debug for HostFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostFunction").field("pending", &self.is_pending()).finish()
-    }
+fn run(number: usize) {
+    let body = lock(&queued().bodies).remove(&number);
+    let Some(body) = body else { return };
+    IN_HOST_FUNCTION.set(true);
+    // A panic may not pass through the driver's frames. It ends the closure, and what the closure
+    // owned is dropped; nobody is left to be told.
+    let _ = catch_unwind(AssertUnwindSafe(body));
+    IN_HOST_FUNCTION.set(false);
 }
 
 /// What the driver calls.
 unsafe extern "C" fn trampoline(data: *mut c_void) {
-    // SAFETY: the pointer came from `Arc::into_raw` in `launch_host_function`, whose count it
-    // carries, and the driver calls once for each successful launch.
-    let function = unsafe { Arc::from_raw(data.cast_const().cast::<HostFunction>()) };
-    function.run();
+    run(data.addr());
 }
 
 impl DriverStream {
-    /// Queues `function`.
-    pub(crate) fn launch_host_function(&self, function: &Arc<HostFunction>) -> Result<(), Error> {
+    /// Queues `function`; one that is refused is cancelled.
+    pub(crate) fn launch_host_function(&self, function: &HostFunction) -> Result<(), Error> {
         self.context().ready()?;
         let _current = self.scope()?;
-        let data = Arc::into_raw(Arc::clone(function));
-        // SAFETY: the stream is live; the trampoline takes exactly this pointer, once.
+        let data = ptr::without_provenance_mut(function.number);
+        // SAFETY: the stream is live; the trampoline takes any number.
         let code = unsafe {
-            self.context().table().launch_host_func()(
-                self.raw(),
-                Some(trampoline),
-                data.cast_mut().cast::<c_void>(),
-            )
+            self.context().table().launch_host_func()(self.raw(), Some(trampoline), data)
         };
-        let launched = self.context().check("cuLaunchHostFunc", code);
-        if launched.is_err() {
-            // SAFETY: the driver refused, so the count that was given to it is still ours.
-            drop(unsafe { Arc::from_raw(data) });
-        }
-        launched
+        self.context().check("cuLaunchHostFunc", code)
     }
 }

@@ -53,7 +53,9 @@ pub(crate) fn check(path: &str, manifest: &str) -> Result<Vec<Finding>> {
     };
     let mut findings = Vec::new();
     for (section, name) in workspace_dependencies(&table) {
-        if section == "dev-dependencies" && TEST_TOOLS.contains(&name.as_str()) {
+        // A crate may name itself in its own tests, to turn a feature on.
+        let is_test_tool = TEST_TOOLS.contains(&name.as_str()) || name == package;
+        if section == "dev-dependencies" && is_test_tool {
             continue;
         }
         let allowed = find(&name).is_some_and(|other| may_name(own, other));

@@ -81,6 +81,17 @@ struct Fences {
     last: Option<Fence>,
 }
 
+impl Fences {
+    /// The oldest fences that are known to have passed: to be dropped without the lock.
+    fn take_passed(&mut self) -> Vec<Fence> {
+        let mut passed = Vec::new();
+        while self.pending.front().is_some_and(Fence::is_known_complete) {
+            passed.extend(self.pending.pop_front());
+        }
+        passed
+    }
+}
+
 /// A call that uses the driver's stream is under way.
 #[derive(Debug)]
 pub(crate) struct Entered {
@@ -340,7 +351,7 @@ impl StreamCore {
         }
         let at = fences.pending.partition_point(|pending| pending.point() <= fence.point());
         fences.pending.insert(at, fence);
-        let mut dropped = Vec::new();
+        let mut dropped = fences.take_passed();
         if PENDING_MAX < fences.pending.len() {
             let all = std::mem::take(&mut fences.pending);
             let newest = all.len() - 1;
@@ -372,10 +383,7 @@ impl StreamCore {
 
     pub(crate) fn oldest_pending(&self) -> Option<Fence> {
         let mut fences = lock(&self.fences);
-        let mut passed = Vec::new();
-        while fences.pending.front().is_some_and(Fence::is_known_complete) {
-            passed.extend(fences.pending.pop_front());
-        }
+        let passed = fences.take_passed();
         let oldest = fences.pending.front().cloned();
         drop(fences);
         drop(passed);

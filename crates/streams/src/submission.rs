@@ -15,7 +15,6 @@ use crate::sync::{Arc, OnceLock, Weak};
 /// recorded before the next operation is queued. (Work that is queued through a raw handle comes
 /// without that.) Dropping a token costs nothing and ends nothing. `Send`, `Sync`.
 #[derive(Clone)]
-#[must_use = "what is read or freed on the host must be waited for first"]
 pub struct Submission {
     token: Arc<Token>,
     order: StreamOrder,

@@ -1,0 +1,116 @@
+//! Streams that may wait for the host (R5), and host functions.
+
+use std::sync::mpsc;
+
+use streams::{BorrowPromises, Error, in_host_function};
+
+use crate::rig::Rig;
+
+#[test]
+fn r5_a_stream_is_gated_from_its_host_function_until_that_is_done() {
+    let rig = Rig::lazy();
+    let [a, b, c] = rig.streams();
+    let (open, opened) = mpsc::channel();
+    assert!(!a.order().is_gated());
+    a.launch_host_function(move || open.send(()).unwrap()).unwrap();
+    assert!(a.order().is_gated());
+    assert!(!a.order().may_be_waited_on());
+    b.wait_stream(&a).unwrap();
+    c.wait_stream(&b).unwrap();
+    assert!(c.order().is_gated(), "and who waits for it, through two waits");
+    let fence = c.order().fence_now().unwrap();
+    assert!(fence.is_gated());
+    c.synchronize().unwrap();
+    opened.try_recv().unwrap();
+    assert!(!fence.is_gated());
+    for stream in [&a, &b, &c] {
+        assert!(!stream.order().is_gated());
+        assert!(stream.order().may_be_waited_on());
+    }
+}
+
+#[test]
+fn r5_waiting_for_a_stream_without_a_gate_makes_no_gate() {
+    let rig = Rig::lazy();
+    let ([a, b], block) = (rig.streams(), rig.block());
+    rig.use_on(&a, &block);
+    b.wait_stream(&a).unwrap();
+    assert!(!b.order().is_gated());
+    assert!(b.order().may_be_waited_on());
+}
+
+#[test]
+fn r5_a_stream_that_others_use_is_gated_unless_they_promised() {
+    let rig = Rig::lazy();
+    let a = rig.stream();
+    let raw = a.as_raw();
+    assert!(a.order().is_gated());
+    let legacy = rig.context.legacy_stream().unwrap();
+    assert!(legacy.order().is_gated());
+    assert!(!raw.is_null());
+    let _ = BorrowPromises::default();
+}
+
+#[test]
+fn l3_a_host_function_may_call_nothing() {
+    let rig = Rig::lazy();
+    let ([a, b], block) = (rig.streams(), rig.block());
+    let (tell, told) = mpsc::channel();
+    let (other, context, span) = (b.clone(), rig.context.clone(), block.span);
+    assert!(!in_host_function());
+    a.launch_host_function(move || {
+        tell.send(in_host_function()).unwrap();
+        let refused = [
+            other.fill_bytes(&span, 0, 1, 0).map(|_| ()),
+            other.synchronize(),
+            other.order().fence_now().map(|_| ()),
+            context.memory_info().map(|_| ()),
+            context.synchronize(),
+        ];
+        let all = refused.iter().all(|refused| *refused == Err(Error::InsideHostFunction));
+        tell.send(all).unwrap();
+    })
+    .unwrap();
+    a.synchronize().unwrap();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [true, true]);
+    assert!(!in_host_function());
+}
+
+#[test]
+fn l3_what_is_dropped_in_a_host_function_is_destroyed_after_it() {
+    let rig = Rig::lazy();
+    let [a, b] = rig.streams();
+    let event = rig.context.create_event().unwrap();
+    let memory = streams::memory::DeviceMemory::allocate(&rig.context, 4096).unwrap();
+    a.launch_host_function(move || drop((b, event, memory))).unwrap();
+    a.synchronize().unwrap();
+    let destroyed = ["cuStreamDestroy", "cuEventDestroy", "cuMemFree"];
+    rig.context.memory_info().unwrap();
+    assert_eq!(destroyed.map(|name| rig.calls(name)), [1, 1, 1]);
+    assert_eq!(rig.context.silent_errors(), 0);
+}
+
+#[test]
+fn l3_a_panic_in_a_host_function_ends_there() {
+    let rig = Rig::lazy();
+    let (a, block) = (rig.stream(), rig.block());
+    a.launch_host_function(|| panic!("a test's own panic")).unwrap();
+    let used = rig.use_on(&a, &block);
+    a.synchronize().unwrap();
+    assert!(a.order().is_complete(used));
+}
+
+#[test]
+fn l3_a_host_function_that_will_not_run_is_dropped() {
+    use cuda_sim::FaultPlan;
+    use cuda_sys::CUresult;
+    let rig = Rig::lazy();
+    let a = rig.stream();
+    let (held, dropped) = mpsc::channel::<()>();
+    a.launch_host_function(move || drop(held)).unwrap();
+    let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    rig.machine.fail(FaultPlan { call: "cuStreamSynchronize", nth: 1, code, sticky: true });
+    assert!(a.synchronize().is_err());
+    assert!(matches!(a.synchronize(), Err(Error::ContextFailed { .. })));
+    assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+}

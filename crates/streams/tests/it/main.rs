@@ -1,0 +1,21 @@
+//! The crate's public face on the simulated driver: every rule of order, and the litmus cases of
+//! order, each with its dual.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test that panics has failed"
+)]
+
+mod capture;
+mod context;
+mod events;
+mod fences;
+mod gates;
+mod litmus;
+mod memory;
+mod operations;
+mod rig;
+mod streams_of_others;
+mod types;

@@ -1,6 +1,6 @@
 //! Asks on behalf of one case: makes the usual objects, and announces questions and answers.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 
 use cuda_sys::{CUdevice, CUevent_flags, CUresult, CUstream_flags};
@@ -16,6 +16,7 @@ pub(crate) struct Asker<'place> {
     pub(crate) group: &'static str,
     pub(crate) device: CUdevice,
     pub(crate) context: Context,
+    pub(crate) module: Module,
     pub(crate) kernels: Kernels,
 }
 
@@ -38,6 +39,7 @@ impl<'place> Asker<'place> {
             group,
             device: 0,
             context: Context::default(),
+            module: Module::default(),
             kernels: Kernels::default(),
         }
     }
@@ -67,9 +69,8 @@ impl<'place> Asker<'place> {
         done("cuDevicePrimaryCtxRetain", retained)?;
         done("cuCtxSetCurrent", driver.ctx_set_current(self.context))?;
         let text = CString::new(self.environment.ptx).expect("PTX is text without zero bytes");
-        let mut module = Module::default();
-        done("cuModuleLoadData", driver.module_load(&mut module, &text))?;
-        let kernels = &mut self.kernels;
+        done("cuModuleLoadData", driver.module_load(&mut self.module, &text))?;
+        let (module, kernels) = (self.module, &mut self.kernels);
         for (function, name) in [
             (&mut kernels.nop, c"nop"),
             (&mut kernels.spin, c"spin"),
@@ -113,6 +114,13 @@ impl<'place> Asker<'place> {
         let name = self.driver.name_of(code);
         let bare = name.strip_prefix("CUDA_ERROR_").or_else(|| name.strip_prefix("CUDA_"));
         bare.unwrap_or(&name).to_owned()
+    }
+
+    /// A kernel of the module; null if it has none of that name.
+    pub(crate) fn kernel(&self, name: &CStr) -> Function {
+        let mut function = Function::default();
+        self.driver.module_get_function(&mut function, self.module, name);
+        function
     }
 
     /// A new non-blocking stream; null if the driver gives none.

@@ -62,6 +62,12 @@ impl Case {
         &self.name
     }
 
+    /// The group of the record that its probes belong to.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.group
+    }
+
     /// Environment variables that a process must have before the driver is loaded.
     #[must_use]
     pub fn variables(&self) -> &'static [(&'static str, &'static str)] {
@@ -103,6 +109,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("contexts", "contexts", probes::contexts::all),
         Case::new("calls under capture", "capture", probes::capture_calls::all),
         Case::new("capture and graphs", "capture", probes::capture::all),
+        Case::new("kernels", "kernels", probes::kernels::all),
         Case::new("teardown", "teardown", probes::ends::teardown).within_seconds(20),
     ];
     for (index, (probe, body)) in probes::ends::DESTROYED.into_iter().enumerate() {

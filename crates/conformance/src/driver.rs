@@ -72,6 +72,14 @@ impl Pinned {
         u64::try_from(self.0).expect("addresses have at most 64 bits")
     }
 
+    /// Writes the first word, which a kernel may be waiting for.
+    pub(crate) fn set_word(self, value: u32) {
+        let word = ptr::with_exposed_provenance_mut::<u32>(self.0);
+        // SAFETY: probes write only what `mem_host_alloc` gave and nobody freed; a kernel that
+        // reads it at the same time reads it as volatile.
+        unsafe { word.write_volatile(value) }
+    }
+
     /// Reads the first word, which a kernel may have written.
     pub(crate) fn word(self) -> u32 {
         let word = ptr::with_exposed_provenance::<u32>(self.0);
@@ -182,16 +190,26 @@ impl Driver {
         let (module, name) = (module.raw(), name.as_ptr());
         function.given_by(|raw| call!(self.module_get_function(raw, module, name)))
     }
-    /// Launches one thread. Each argument is a word, of which the kernel takes as many of the
-    /// low bytes as its parameter has.
+    /// Launches one thread.
     pub(crate) fn launch(&self, kernel: Function, stream: Stream, arguments: &[u64]) -> CUresult {
+        self.launch_many(kernel, [1, 1], stream, arguments)
+    }
+    /// Launches so many blocks of so many threads. Each argument is a word, of which the kernel
+    /// takes as many of the low bytes as its parameter has.
+    pub(crate) fn launch_many(
+        &self,
+        kernel: Function,
+        [blocks, threads]: [u32; 2],
+        stream: Stream,
+        arguments: &[u64],
+    ) -> CUresult {
         const { assert!(cfg!(target_endian = "little"), "a word begins with its low bytes") };
         let mut words = arguments.to_vec();
         let mut pointers: Vec<*mut c_void> =
             words.iter_mut().map(|word| ptr::from_mut(word).cast()).collect();
         let (kernel, stream, extra) = (kernel.raw(), stream.raw(), ptr::null_mut());
         let pointers = pointers.as_mut_ptr();
-        call!(self.launch_kernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, pointers, extra))
+        call!(self.launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, extra))
     }
     /// Queues a host function. What it captures is leaked if the function never runs.
     pub(crate) fn launch_host_function(
@@ -317,6 +335,9 @@ impl Driver {
     }
     pub(crate) fn memcpy_htod(&self, to: CUdeviceptr, from: &[u8]) -> CUresult {
         call!(self.memcpy_htod(to, from.as_ptr().cast(), from.len()))
+    }
+    pub(crate) fn memcpy_dtoh(&self, to: &mut [u8], from: CUdeviceptr) -> CUresult {
+        call!(self.memcpy_dtoh(to.as_mut_ptr().cast(), from, to.len()))
     }
     pub(crate) fn memcpy_dtod(&self, to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> CUresult {
         call!(self.memcpy_dtod(to, from, bytes))

@@ -12,7 +12,7 @@ use crate::transcript::Answer;
 pub struct Environment<'place> {
     /// The driver.
     pub table: &'place Arc<Table>,
-    /// The kernels `nop`, `spin`, `put`, `get` and `write_bad`, as a module's text.
+    /// The module of kernels that the probes launch, as PTX.
     pub ptx: &'place str,
     /// Lets so many nanoseconds pass: sleeps on hardware, moves the virtual clock of a simulated
     /// device. Called from several threads.

@@ -4,6 +4,7 @@ pub(crate) mod capture;
 pub(crate) mod capture_calls;
 pub(crate) mod contexts;
 pub(crate) mod ends;
+pub(crate) mod kernels;
 pub(crate) mod memory;
 pub(crate) mod queues;
 pub(crate) mod start;

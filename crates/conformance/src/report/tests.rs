@@ -25,7 +25,7 @@ fn each_probe_is_recorded_once() {
     let probes: Vec<(String, String)> = recorded().map(|line| (line.group, line.probe)).collect();
     let distinct: HashSet<_> = probes.iter().collect();
     assert_eq!(distinct.len(), probes.len());
-    assert_eq!(probes.len(), 285);
+    assert_eq!(probes.len(), 302);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The whole of a machine, behind its one lock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -96,6 +96,8 @@ pub(crate) struct State {
     pub(crate) user_objects: Handles<UserObject>,
     pub(crate) pools: Handles<Pool>,
     pub(crate) memory: Memory,
+    /// Where plain blocks were that a stream freed: a second free of one is not refused.
+    pub(crate) plain_freed_in_order: BTreeSet<u64>,
     pub(crate) tenancy: Tenancy,
     pub(crate) hazards: Vec<Hazard>,
     pub(crate) journal: Journal,
@@ -147,6 +149,7 @@ impl State {
             user_objects: Handles::new(9, reuse),
             pools: Handles::new(10, reuse),
             memory: Memory::new(reuse),
+            plain_freed_in_order: BTreeSet::new(),
             tenancy: Tenancy::default(),
             hazards: Vec::new(),
             journal: Journal::new(),

@@ -95,18 +95,29 @@ impl Call {
             return Ok(());
         }
         let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-        let mapping = self.memory.mappings.get_mut(&address).ok_or(invalid)?;
+        let Some(mapping) = self.memory.mappings.get_mut(&address) else {
+            return self.free_again(address);
+        };
         match (mapping.kind, mapping.freed) {
             (MappingKind::Pool(_), true) => return Err(invalid),
-            (MappingKind::Plain, true) => {
-                self.report(Hazard::FreedTwice { address });
-                return Ok(());
-            }
+            (MappingKind::Plain, true) => return self.free_again(address),
             (MappingKind::Pool(_) | MappingKind::Plain, false) => mapping.freed = true,
             _ => return Err(invalid),
         }
+        if mapping.kind == MappingKind::Plain {
+            self.plain_freed_in_order.insert(address);
+        }
         self.judge_free(address, timeline);
         self.enqueue(timeline, Work::PoolFree { address })
+    }
+
+    /// A free of what is no block, or no longer one.
+    fn free_again(&mut self, address: u64) -> Answer {
+        if !self.plain_freed_in_order.contains(&address) {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        self.report(Hazard::FreedTwice { address });
+        Ok(())
     }
 
     /// The free, too, must come after every use of the block.

@@ -1,0 +1,9 @@
+//! The whole road on the simulated driver: every scenario under many schedules, random programs
+//! against a model, and for each check the proof that its absence is caught.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+#[path = "../scenarios/mod.rs"]
+mod scenarios;
+mod scheduled;
+mod simulated_rig;

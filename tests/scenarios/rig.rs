@@ -1,0 +1,343 @@
+//! What a scenario works with: streams, gates, words written and checked on the device, and
+//! blocks that somebody outside the allocator watches.
+//!
+//! A rig names no driver. On the simulated one it tells the machine of every block that is handed
+//! out and given back, and asks it whether the memory was ready (S3); on a GPU the words that
+//! kernels write and check are the only witness.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use allocator::{AllocError, Allocator, Block, Config, FreeError, ServedBy, VmmSource};
+use allocator::{PlainSource, Source};
+use kernels::launch::Kernels;
+use streams::memory::DeviceMemory;
+use streams::{Context, DeviceSpan, Gates, Stream, StreamOptions};
+
+/// A size that several blocks of fit into one piece of memory.
+pub const BLOCK: u64 = 64 << 10;
+/// A size that fills a piece of memory, so that nothing of it is left to serve others.
+pub const WHOLE: u64 = 2 << 20;
+/// How long a stream is busy that is to be busy for a while.
+const BUSY: Duration = Duration::from_millis(25);
+const GATES: usize = 64;
+
+/// A device under test, with somebody who watches.
+pub trait Rig {
+    /// The tools on the device.
+    fn desk(&self) -> &Desk;
+
+    /// A block was handed out for the stream with this id.
+    fn born(&self, range: DeviceSpan, stream_id: u64);
+
+    /// A block was handed out for work that is ordered after nothing: a graph that any stream may
+    /// replay.
+    fn born_complete(&self, range: DeviceSpan, stream_id: u64);
+
+    /// A block is about to be given back.
+    fn dead(&self, range: DeviceSpan, stream_id: u64);
+
+    /// How many calls the driver has had.
+    fn call_count(&self) -> u64;
+
+    /// How many calls one entry point has had, where that is counted.
+    fn calls_of(&self, entry_point: &str) -> Option<u64>;
+
+    /// Lets some time pass, in which the device does what it can.
+    fn pause(&self);
+}
+
+/// The tools that scenarios use on either device.
+#[derive(Debug)]
+pub struct Desk {
+    context: Context,
+    kernels: Kernels,
+    gates: Gates,
+    gates_used: Cell<usize>,
+    /// Counts the words that were not what they should have been.
+    counter: DeviceMemory,
+    clerk: Stream,
+}
+
+impl Desk {
+    /// Loads the kernels and runs each once, so that no later launch waits for a load.
+    pub fn new(context: &Context) -> Self {
+        let clerk = context.create_stream(StreamOptions::default()).expect("a stream");
+        let kernels = Kernels::load(context).expect("the kernels load");
+        let gates = kernels.gates(GATES).expect("pinned words for the gates");
+        let counter = DeviceMemory::allocate(context, 512).expect("512 bytes for the counter");
+        let desk = Self {
+            context: context.clone(),
+            kernels,
+            gates,
+            gates_used: Cell::new(0),
+            counter,
+            clerk,
+        };
+        desk.warm_up();
+        desk
+    }
+
+    fn warm_up(&self) {
+        let clerk = &self.clerk;
+        let (mut all, mut counter) = (self.span(), self.counter());
+        clerk.fill_words(&all, 0, 128, 0).expect("the counter is cleared");
+        self.kernels.spin(clerk, 1).expect("a spin");
+        self.kernels.fill_u32(clerk, &mut all, 0).expect("a fill");
+        self.kernels
+            .check_u32(clerk, &DeviceSpan { address: all.address + 256, bytes: 4 }, 0, &mut counter)
+            .expect("a check");
+        self.hold(clerk).open();
+        clerk.synchronize().expect("the warm-up ends");
+    }
+
+    fn span(&self) -> DeviceSpan {
+        DeviceSpan { address: self.counter.address(), bytes: self.counter.bytes() }
+    }
+
+    fn counter(&self) -> DeviceSpan {
+        DeviceSpan { address: self.counter.address(), bytes: 8 }
+    }
+
+    /// The context everything lies in.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The kernels.
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// So many new streams.
+    pub fn streams<const N: usize>(&self) -> [Stream; N] {
+        std::array::from_fn(|_| self.stream())
+    }
+
+    /// A new stream.
+    pub fn stream(&self) -> Stream {
+        self.context.create_stream(StreamOptions::default()).expect("a stream")
+    }
+
+    /// Keeps a stream busy for a while; other streams may be made to wait for it.
+    pub fn busy(&self, stream: &Stream) {
+        let nanoseconds = u64::try_from(BUSY.as_nanos()).expect("a short time");
+        let _running = self.kernels.spin(stream, nanoseconds).expect("a spin");
+    }
+
+    /// Holds a stream until the guard is opened or dropped.
+    pub fn hold(&self, stream: &Stream) -> Gate<'_> {
+        let index = self.gates_used.get();
+        self.gates_used.set(index + 1);
+        let _closed = self.gates.close(stream, index).expect("a gate is closed");
+        Gate { gates: &self.gates, index }
+    }
+
+    /// Writes a word all over a range. No use is recorded.
+    pub fn fill(&self, stream: &Stream, mut range: DeviceSpan, word: u32) {
+        let _running = self.kernels.fill_u32(stream, &mut range, word).expect("a fill");
+    }
+
+    /// Counts the words of a range that are not `word`. No use is recorded.
+    pub fn check(&self, stream: &Stream, range: DeviceSpan, word: u32) {
+        let mut counter = self.counter();
+        let _running = self.kernels.check_u32(stream, &range, word, &mut counter).expect("a check");
+    }
+
+    /// Waits for everything and tells how many words were wrong so far.
+    pub fn mismatches(&self) -> u64 {
+        self.context.synchronize().expect("everything ends");
+        let mut bytes = [0; 8];
+        let copied = self.clerk.copy_to_host(&mut bytes, &self.counter(), 0);
+        let _done = copied.expect("the counter is read");
+        u64::from_le_bytes(bytes)
+    }
+
+    /// An allocator with the default source.
+    pub fn allocator(&self, config: Config) -> Allocator {
+        Allocator::new(&self.context, config).expect("an allocator")
+    }
+
+    /// Every source the device has.
+    pub fn sources(&self) -> Vec<std::sync::Arc<dyn Source>> {
+        let mut sources: Vec<std::sync::Arc<dyn Source>> = Vec::new();
+        if let Some(vmm) = VmmSource::new(&self.context).expect("the device knows itself") {
+            sources.push(std::sync::Arc::new(vmm));
+        }
+        sources.push(std::sync::Arc::new(PlainSource::new(&self.context)));
+        sources
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.gates.open_all();
+        // Nothing may use the counter and the gates when they go; a context that has failed runs
+        // nothing any more.
+        let _ended = self.context.synchronize();
+    }
+}
+
+/// A closed gate; it opens when it is dropped.
+#[derive(Debug)]
+pub struct Gate<'desk> {
+    gates: &'desk Gates,
+    index: usize,
+}
+
+impl Gate<'_> {
+    /// Lets the stream go on.
+    pub fn open(&self) {
+        self.gates.open(self.index);
+    }
+}
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+/// A block that is watched while it is handed out.
+pub struct Held<'rig> {
+    rig: &'rig dyn Rig,
+    block: Option<Block>,
+    home_id: u64,
+}
+
+/// A block that was freed by its owner while a hold keeps it.
+pub struct Estate<'rig> {
+    rig: &'rig dyn Rig,
+    range: DeviceSpan,
+    home_id: u64,
+}
+
+impl<'rig> Held<'rig> {
+    /// Watches a block that was handed out for `stream`.
+    pub fn new(rig: &'rig dyn Rig, block: Block, stream: &Stream) -> Self {
+        let held = Self { rig, block: Some(block), home_id: stream.id() };
+        if stream.order().is_capturing() {
+            rig.born_complete(held.range(), held.home_id);
+        } else {
+            rig.born(held.range(), held.home_id);
+        }
+        held
+    }
+
+    /// The block.
+    pub fn block(&self) -> &Block {
+        self.block.as_ref().expect("the block leaves only when it is freed")
+    }
+
+    /// The block, to be given to a kernel that writes it.
+    pub fn block_mut(&mut self) -> &mut Block {
+        self.block.as_mut().expect("the block leaves only when it is freed")
+    }
+
+    /// Its memory.
+    pub fn range(&self) -> DeviceSpan {
+        DeviceSpan { address: self.address(), bytes: self.block().size() }
+    }
+
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.block().address()
+    }
+
+    /// Writes a word all over it. No use is recorded.
+    pub fn fill(&self, stream: &Stream, word: u32) {
+        self.rig.desk().fill(stream, self.range(), word);
+    }
+
+    /// Counts the words in it that are not `word`. No use is recorded.
+    pub fn check(&self, stream: &Stream, word: u32) {
+        self.rig.desk().check(stream, self.range(), word);
+    }
+
+    /// Gives it back; its former address.
+    pub fn free(self) -> u64 {
+        let address = self.address();
+        self.try_free().expect("a free");
+        address
+    }
+
+    /// Gives it back and says what went wrong.
+    pub fn try_free(mut self) -> Result<(), FreeError> {
+        self.rig.dead(self.range(), self.home_id);
+        self.block.take().expect("the block leaves only when it is freed").free()
+    }
+
+    /// Gives it back although something that still uses it holds it.
+    pub fn free_while_held(mut self) -> Estate<'rig> {
+        let (rig, range, home_id) = (self.rig, self.range(), self.home_id);
+        drop(self.block.take());
+        Estate { rig, range, home_id }
+    }
+
+    /// Gives the block out of the watch's hands, still alive.
+    pub fn into_block(mut self) -> Block {
+        self.block.take().expect("the block leaves only when it is freed")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            let range = DeviceSpan { address: block.address(), bytes: block.size() };
+            self.rig.dead(range, self.home_id);
+        }
+    }
+}
+
+impl Estate<'_> {
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.range.address
+    }
+
+    /// The last one that used it is gone.
+    pub fn end(self) {
+        self.rig.dead(self.range, self.home_id);
+    }
+}
+
+/// Takes a block; that there is none is a failure of the test.
+pub fn take<'rig>(
+    rig: &'rig dyn Rig,
+    allocator: &Allocator,
+    stream: &Stream,
+    bytes: u64,
+) -> Held<'rig> {
+    try_take(rig, allocator, stream, bytes).expect("memory")
+}
+
+/// Takes a block, if there is one.
+pub fn try_take<'rig>(
+    rig: &'rig dyn Rig,
+    allocator: &Allocator,
+    stream: &Stream,
+    bytes: u64,
+) -> Result<Held<'rig>, AllocError> {
+    Ok(Held::new(rig, allocator.allocate(stream, bytes)?, stream))
+}
+
+/// Does `work` and insists that it makes no driver call.
+pub fn without_calls<R>(rig: &dyn Rig, work: impl FnOnce() -> R) -> R {
+    let before = rig.call_count();
+    let result = work();
+    assert_eq!(rig.call_count() - before, 0, "driver calls where order was known");
+    result
+}
+
+/// Does `work` and gives how often it called an entry point, where that is counted.
+pub fn calls_of<R>(rig: &dyn Rig, entry_point: &str, work: impl FnOnce() -> R) -> (R, Option<u64>) {
+    let before = rig.calls_of(entry_point);
+    let result = work();
+    let after = rig.calls_of(entry_point);
+    (result, after.zip(before).map(|(after, before)| after - before))
+}
+
+/// How requests were served so far.
+pub fn served(allocator: &Allocator) -> ServedBy {
+    allocator.stats().served_by
+}

@@ -2,8 +2,9 @@
 //!
 //! A split copies the frontier: each part was touched by whoever touched the whole. A join owns
 //! the join of its parts' frontiers. Neighbours join at once only when one frontier covers the
-//! other and both are equally ready for the shard's stream, so that no block becomes harder to
-//! reuse by lying next to another (R7); all others are joined by the request that needs both.
+//! other and both are ready for the shard's stream, or wait for the same, so that no block becomes
+//! harder to reuse by lying next to another (R7, R10); all others are joined by the request that
+//! needs both.
 
 use streams::order::Point;
 
@@ -28,7 +29,7 @@ impl ShardState {
         if rest_size == 0 {
             return None;
         }
-        let (segment, address) = (record.segment, record.address + size);
+        let (place, address) = ((record.segment, record.kind), record.address + size);
         let (home, mark, freed_at) = (record.home, record.home_mark, record.freed_at);
         let next = record.next;
         let copied = if self.is_sabotaged(Sabotage::SplitForgetsFrontier) {
@@ -36,7 +37,7 @@ impl ShardState {
         } else {
             (!record.frontier.is_empty()).then(|| record.frontier.clone())
         };
-        let rest = self.arena.insert(segment, address, rest_size, home);
+        let rest = self.arena.insert(place, address, rest_size, home);
         let forgets = self.is_sabotaged(Sabotage::SplitForgetsFrontier);
         let own = self.order.slot();
         let new = self.arena.at_mut(rest);
@@ -91,13 +92,15 @@ impl ShardState {
         let (first, second) = (self.arena.at(left), self.arena.at(right));
         if first.home == second.home && first.frontier.is_empty() && second.frontier.is_empty() {
             let own = first.home == self.order.slot();
-            return own || self.is_ready(left) == self.is_ready(right);
+            return own
+                || (self.is_ready(left) && self.is_ready(right))
+                || first.home_mark == second.home_mark;
         }
         if self.is_sabotaged(Sabotage::MergeKeepsOneFrontier) {
             return true;
         }
-        (self.covers(first, second) || self.covers(second, first))
-            && self.is_ready(left) == self.is_ready(right)
+        let (forth, back) = (self.covers(first, second), self.covers(second, first));
+        (forth && back) || ((forth || back) && self.is_ready(left) && self.is_ready(right))
     }
 
     fn is_ready(&self, block: BlockIndex) -> bool {

@@ -11,7 +11,8 @@ fn check(name: &str, deferred_frees: usize, prolonged: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let file = folder.join(format!("{name}.pickle.zst"));
     let snapshot = read_file(&file, &ReadOptions::default(), None).unwrap();
-    let operations = snapshot.trace(None).unwrap().operations();
+    let chosen = snapshot.trace(None).unwrap();
+    let operations = chosen.operations();
     let plan = Plan::new(&operations, Uses::Recorded);
     assert_eq!((plan.deferred_free_count, plan.prolonged_count), (deferred_frees, prolonged));
     let (outcome, model) = run_sound(&operations, Uses::Recorded, Mode::Verified);
@@ -19,7 +20,10 @@ fn check(name: &str, deferred_frees: usize, prolonged: usize) {
     assert!(0 < outcome.stamps.checked);
     assert_eq!(model.opened.len(), plan.gate_count);
     assert!(plan.lane_count <= 3, "{} lanes", plan.lane_count);
-    assert_eq!(0 < deferred_frees, 0 < outcome.figures.peak_pending_bytes);
+    let peaks = chosen.summary(&operations).peaks;
+    assert_eq!(outcome.figures.peak_pending_bytes, peaks.pending_bytes);
+    assert_eq!(outcome.figures.peak_active_bytes, peaks.active_bytes);
+    assert_eq!(outcome.figures.peak_allocated_bytes, peaks.allocated_bytes);
 }
 
 #[test]

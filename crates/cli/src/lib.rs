@@ -1,0 +1,47 @@
+//! The `wellspring` command: what it is asked, what it does, how it ends.
+//!
+//! Start with [`run`]. `arguments` and `size` read the command line, `command` has one file for
+//! each subcommand, `target` is the only one that knows devices, `ending` turns failures into exit
+//! codes, `output` and `progress` are the only ones that print.
+//!
+//! What it must not know: the allocator's insides. Its invariants: a file is judged before any
+//! device is opened; stdout holds the result and nothing else; an error is at most three lines on
+//! stderr.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+mod arguments;
+mod command;
+mod ending;
+mod output;
+mod progress;
+mod size;
+mod target;
+
+use arguments::Command;
+use ending::{Ending, Failure};
+
+/// Does what the arguments ask, the first of which is the program's own name.
+///
+/// 0: done. 1: a stamp was wrong, a request found no room, or the replay failed. 2: bad input or
+/// usage. 3: no such device.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let outcome = match arguments::parse(arguments) {
+        Ok(Command::Replay(arguments)) => command::replay::run(&arguments),
+        Ok(Command::Devices(arguments)) => command::devices::run(&arguments),
+        Err(ended) => ended,
+    };
+    match outcome {
+        Ok(ending) => ending.code(),
+        Err(failure) => {
+            output::error(&failure.message);
+            failure.ending.code()
+        }
+    }
+}
+
+/// What a command ends with: how it ended, or why it could not be done.
+type Outcome = Result<Ending, Failure>;

@@ -1,4 +1,0 @@
-//! The `wellspring` command.
-#![forbid(unsafe_code)]
-
-fn main() {}

@@ -40,7 +40,7 @@ const WRONG: &[(&str, &[&str])] = &[
     ("destroyed handle 4", &["StaleHandle"]),
     ("destroyed handle 5", &["StaleHandle"]),
     ("destroyed handle 6", &["StaleHandle"]),
-    ("sticky", &["IllegalAddress", "StaleHandle"]),
+    ("sticky", &["IllegalAddress"]),
     ("plain block freed twice async", &["FreedTwice"]),
     ("unmap in use", &["EndedInUse", "IllegalAddress"]),
 ];

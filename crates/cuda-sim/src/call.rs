@@ -213,7 +213,7 @@ fn enter(number: usize, entry: usize) -> Answer<Call> {
         return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
     }
     refuse_inside(slot, entry)?;
-    crate::threads::yield_point(entry_name(entry));
+    crate::threads::yield_point();
     let guard = slot.lock();
     if guard.is_none() {
         return Err(CUresult::CUDA_ERROR_DEINITIALIZED);

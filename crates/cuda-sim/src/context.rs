@@ -60,7 +60,6 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) device: usize,
     pub(crate) handle: usize,
-    pub(crate) flags: u32,
     pub(crate) alive: bool,
     pub(crate) broken: Option<CUresult>,
     pub(crate) legacy: u32,
@@ -77,7 +76,7 @@ pub(crate) struct Context {
 
 impl State {
     /// Makes a context and gives its number.
-    pub(crate) fn new_context(&mut self, device: usize, flags: u32) -> usize {
+    pub(crate) fn new_context(&mut self, device: usize) -> usize {
         let context = self.contexts.len();
         let id = self.new_id();
         let handle = self.context_handles.insert(context);
@@ -85,7 +84,6 @@ impl State {
             id,
             device,
             handle,
-            flags,
             alive: true,
             broken: None,
             legacy: 0,

@@ -11,9 +11,12 @@ use crate::clock::Epoch;
 use crate::cost;
 use crate::hazard::Hazard;
 use crate::kernel::{KernelCall, KernelFault, Launch};
+use crate::memory::DEVICE_ADDRESSES;
+use crate::schedule::Schedule;
 use crate::shadow::Seen;
 use crate::state::{Answer, State};
 use crate::stream::{Place, Queued, Work};
+use crate::threads::Blocked;
 
 /// How long a call that may not block waits for a host function that it started.
 const GRACE: Duration = Duration::from_millis(20);
@@ -57,15 +60,14 @@ impl Call {
 
     /// What happens right after a submission.
     pub(crate) fn after_submission(&mut self) -> Answer {
-        match self.chooser.schedule() {
-            crate::schedule::Schedule::Eager => self.run_all(),
-            crate::schedule::Schedule::RealTime => {
-                self.ensure_worker();
-                self.slot.changed.notify_all();
-                Ok(())
-            }
-            _ => Ok(()),
+        if *self.chooser.schedule() == Schedule::Eager {
+            return self.run_all();
         }
+        if *self.chooser.schedule() == Schedule::RealTime {
+            self.ensure_worker();
+            self.slot.changed.notify_all();
+        }
+        Ok(())
     }
 
     /// Runs all that can run.
@@ -156,22 +158,19 @@ impl Call {
 
     /// In real time, an operation that is not over yet.
     fn is_early(&self, timeline: u32) -> bool {
-        matches!(self.chooser.schedule(), crate::schedule::Schedule::RealTime)
-            && self.time() < self.due(timeline)
+        *self.chooser.schedule() == Schedule::RealTime && self.time() < self.due(timeline)
     }
 
     fn wait_for_the_host(&mut self, needs: &[(u32, u64)], since: Instant) -> Answer {
-        let name = self.name();
-        let others_may_help = match self.unlocked(|| crate::threads::block(name))? {
-            crate::threads::Blocked::NotScheduled => since.elapsed() < self.settings.patience,
-            crate::threads::Blocked::Progress => true,
-            crate::threads::Blocked::AllBlocked => {
-                self.busy.iter().any(|&timeline| self.first_is_started(timeline))
-            }
+        let others_may_help = match self.unlocked(crate::threads::block)? {
+            Blocked::NotScheduled => since.elapsed() < self.settings.patience,
+            Blocked::Progress => return Ok(()),
+            Blocked::Everybody => self.busy.iter().any(|&timeline| self.first_is_started(timeline)),
         };
         if !others_may_help {
             let cycle = self.explain(needs);
-            self.report(Hazard::Deadlock { call: name, cycle });
+            let call = self.name();
+            self.report(Hazard::Deadlock { call, cycle });
             return Err(CUresult::CUDA_ERROR_LAUNCH_TIMEOUT);
         }
         self.wait(Duration::from_micros(200))
@@ -337,7 +336,15 @@ impl State {
                 let read = self.memory.read(address, &mut bytes);
                 !read || value_reached(u64::from_le_bytes(bytes), value, flags)
             }
-            _ => true,
+            Work::Kernel(_)
+            | Work::Nothing
+            | Work::Record(_)
+            | Work::Fill { .. }
+            | Work::Copy { .. }
+            | Work::HostFunction(_)
+            | Work::PoolFree { .. }
+            | Work::Release(_)
+            | Work::WriteValue { .. } => true,
         }
     }
 
@@ -495,11 +502,7 @@ impl State {
         }
         let context = self.live(seen.epoch.timeline).context;
         if let Err(panic) = result {
-            let message = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(|text| String::from(*text)))
-                .unwrap_or_default();
+            let message = crate::explore::panic_text(panic.as_ref());
             let operation = self.describe(&seen);
             self.report(Hazard::KernelPanicked { operation, message });
             self.break_context(context, CUresult::CUDA_ERROR_LAUNCH_FAILED);
@@ -565,7 +568,9 @@ fn duration(queued: &Queued) -> u64 {
         | Work::WaitValue { .. }
         | Work::Release(_) => 0,
         Work::Fill { bytes, .. } => cost::of_device_bytes(*bytes),
-        Work::Copy { to: Place::Address(_), from: Place::Address(_), bytes, .. } => {
+        Work::Copy { to: Place::Address(to), from: Place::Address(from), bytes, .. }
+            if [to, from].into_iter().all(|at| DEVICE_ADDRESSES.contains(at)) =>
+        {
             cost::of_device_bytes(*bytes)
         }
         Work::Copy { bytes, .. } => cost::of_bus_bytes(*bytes),

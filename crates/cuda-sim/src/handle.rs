@@ -91,14 +91,6 @@ impl<T> Handles<T> {
         Ok(value)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().flatten()
-    }
-
     /// The handles that are alive.
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {

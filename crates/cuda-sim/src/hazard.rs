@@ -239,6 +239,23 @@ impl fmt::Display for Hazard {
                 "{:#x}..{:#x} was declared dead without being alive",
                 range.start, range.end
             ),
+            Self::IllegalAddress { .. }
+            | Self::Undeclared { .. }
+            | Self::StaleHandle { .. }
+            | Self::CallInHostFunction { .. }
+            | Self::HostWroteSource { .. }
+            | Self::Deadlock { .. }
+            | Self::FreedTwice { .. }
+            | Self::NoKernelBody { .. }
+            | Self::KernelPanicked { .. } => self.write_conduct(f),
+        }
+    }
+}
+
+impl Hazard {
+    /// The hazards that are about a call or a kernel rather than about the life of bytes.
+    fn write_conduct(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::IllegalAddress { operation, address } => {
                 write!(f, "illegal address: {operation} uses {address:#x}, which means nothing")
             }
@@ -275,6 +292,12 @@ impl fmt::Display for Hazard {
             Self::KernelPanicked { operation, message } => {
                 write!(f, "{operation} panicked: {message}")
             }
+            Self::Race { .. }
+            | Self::UseAfterDeath { .. }
+            | Self::EndedInUse { .. }
+            | Self::EndedAlive { .. }
+            | Self::BornTwice { .. }
+            | Self::DeadTwice { .. } => Ok(()),
         }
     }
 }

@@ -30,6 +30,7 @@ mod cost;
 mod engine;
 mod error_text;
 mod event;
+mod explore;
 mod fault;
 mod graph;
 mod handle;
@@ -53,6 +54,7 @@ mod tenancy;
 mod threads;
 mod worker;
 
+pub use explore::{Coverage, Explorer, explore};
 pub use fault::FaultPlan;
 pub use handle::HandleReuse;
 pub use hazard::{Allocation, Ending, Hazard, Operation};

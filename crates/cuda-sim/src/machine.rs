@@ -294,7 +294,26 @@ impl Machine {
 
     /// A place where the schedule may switch to another host thread.
     pub fn yield_point(&self) {
-        crate::threads::yield_point("yield_point");
+        crate::threads::yield_point();
+    }
+
+    /// Waits until a condition holds that another thread of [`Machine::run_threads`] brings
+    /// about; on any other thread it tries again and again.
+    pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
+        while !condition() {
+            if crate::threads::block() != crate::threads::Blocked::Progress {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    /// Runs host threads under the schedule, one at a time: it may switch at every driver call,
+    /// at [`Machine::yield_point`], and where a thread waits. Returns when all have ended.
+    ///
+    /// # Panics
+    /// One of them panicked.
+    pub fn run_threads(&self, bodies: Vec<Box<dyn FnOnce() + Send + '_>>) {
+        crate::threads::run(self.seat.number, bodies);
     }
 
     /// Reads device memory as it is now, without being an operation; false where a part of the
@@ -302,6 +321,15 @@ impl Machine {
     #[must_use]
     pub fn peek(&self, address: u64, into: &mut [u8]) -> bool {
         self.aside().memory.read(address, into)
+    }
+
+    /// The raw handle of the living stream to which `cuStreamGetId` gave this id, so that a rig
+    /// can name a stream without asking its owner for the handle.
+    #[must_use]
+    pub fn stream_with_id(&self, id: u64) -> Option<usize> {
+        let call = self.aside();
+        let named = |timeline: u32| call.stream(timeline).is_some_and(|stream| stream.id == id);
+        call.stream_handles.live().find(|(_, timeline)| named(**timeline)).map(|(handle, _)| handle)
     }
 
     /// The ranges declared alive that overlap `range`: for tests of the rig itself.

@@ -4,6 +4,7 @@
 //! host memory. Several mappings may share a backing. Device addresses are the same in every run.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -80,7 +81,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    fn new(range: std::ops::Range<u64>, reuse: HandleReuse) -> Self {
+    fn new(range: Range<u64>, reuse: HandleReuse) -> Self {
         Self { next: range.start, end: range.end, free: HashMap::new(), reuse }
     }
 
@@ -107,6 +108,10 @@ impl Addresses {
 }
 
 const TIB: u64 = 1 << 40;
+/// Where device memory lies; what is pinned on the host lies where the host has it, above this.
+pub(crate) const DEVICE_ADDRESSES: Range<u64> = 2 * TIB..80 * TIB;
+/// Below are whole allocations, above are reserved addresses.
+const RESERVED_FROM: u64 = 40 * TIB;
 
 /// All addresses of the machine and what is behind them.
 #[derive(Debug)]
@@ -125,8 +130,8 @@ impl Memory {
         Self {
             mappings: BTreeMap::new(),
             reservations: BTreeMap::new(),
-            plain: Addresses::new(2 * TIB..40 * TIB, reuse),
-            reserved: Addresses::new(0x2800_0000_0000..0x5000_0000_0000, reuse),
+            plain: Addresses::new(DEVICE_ADDRESSES.start..RESERVED_FROM, reuse),
+            reserved: Addresses::new(RESERVED_FROM..DEVICE_ADDRESSES.end, reuse),
             backings: Vec::new(),
             free_backings: Vec::new(),
         }
@@ -198,11 +203,15 @@ impl Memory {
         loop {
             let (start, mapping) = self.mapping_at(cursor)?;
             let stop = end.min(start + mapping.bytes);
-            match mapping.kind {
-                MappingKind::Virtual { accessible: false, .. } => return None,
-                MappingKind::Virtual { .. } => {}
-                _ if !pieces.is_empty() || stop < end => return None,
-                _ => {}
+            let may_go_on = match mapping.kind {
+                MappingKind::Virtual { accessible, .. } => accessible,
+                MappingKind::Plain
+                | MappingKind::Pool(_)
+                | MappingKind::Pinned
+                | MappingKind::Registered => pieces.is_empty() && stop == end,
+            };
+            if !may_go_on {
+                return None;
             }
             let (backing, offset) = (mapping.backing, cursor - start);
             pieces.push(Piece { mapping: start, backing, offset, bytes: stop - cursor });

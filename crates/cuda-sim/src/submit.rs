@@ -50,15 +50,11 @@ impl State {
         let number = self.new_number();
         let place = self.live(timeline).submitted() + 1;
         let seen = Seen { epoch: Epoch { timeline, place }, number, label: work.label() };
-        match &work {
-            Work::Kernel(launch) => {
-                let launch = std::sync::Arc::clone(launch);
-                self.touch_all(&launch.accesses, seen);
-            }
-            other => {
-                let accesses = accesses_of(other);
-                self.touch_all(&accesses, seen);
-            }
+        if let Work::Kernel(launch) = &work {
+            let launch = std::sync::Arc::clone(launch);
+            self.touch_all(&launch.accesses, seen);
+        } else {
+            self.touch_all(&accesses_of(&work), seen);
         }
         let is_host_function = matches!(work, Work::HostFunction(_));
         self.host_functions += usize::from(is_host_function);
@@ -232,10 +228,12 @@ impl State {
         let Some(stream) = self.stream(timeline) else { return Clock::default() };
         let mut clock = stream.clock.clone();
         let context = self.context(stream.context);
-        let others: Vec<u32> = match stream.kind {
-            StreamKind::Legacy => context.blocking.clone(),
-            kind if kind.is_blocking() => vec![context.legacy],
-            _ => Vec::new(),
+        let others: Vec<u32> = if stream.kind == StreamKind::Legacy {
+            context.blocking.clone()
+        } else if stream.kind.is_blocking() {
+            vec![context.legacy]
+        } else {
+            Vec::new()
         };
         for other in others.into_iter().filter_map(|other| self.stream(other)) {
             let epoch = Epoch { timeline: other.timeline, place: other.submitted() };

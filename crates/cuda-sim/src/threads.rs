@@ -1,4 +1,18 @@
 //! Several host threads under a scheduler: one runs at a time, and the schedule says which.
+//!
+//! A thread may be switched at every driver call, at [`crate::Machine::yield_point`], and where
+//! it waits. One that waits for a lock the scheduler does not know of would hold everybody up;
+//! after a tenth of a second another thread goes on without it, and the run is then no longer
+//! decided by the schedule alone. [`crate::Machine::wait_until`] waits in a way that is.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::call::Call;
+
+/// How long a thread may keep the others waiting in real time.
+const OVERDUE: Duration = Duration::from_millis(100);
 
 /// What a thread that cannot go on learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,13 +22,191 @@ pub(crate) enum Blocked {
     /// Another thread ran meanwhile.
     Progress,
     /// Every thread of the scheduler is blocked.
-    AllBlocked,
+    Everybody,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Runnable,
+    /// It waits, and has looked when the count of steps was this.
+    Blocked(u64),
+    /// It was passed over: it waits for something unknown.
+    Away,
+    Done,
+}
+
+#[derive(Debug)]
+struct Turn {
+    current: usize,
+    threads: Vec<Status>,
+    /// Counts what threads did, so that a blocked one looks again only after news.
+    steps: u64,
+    since: Instant,
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+struct Baton {
+    turn: Mutex<Turn>,
+    changed: Condvar,
+    slot: usize,
+}
+
+thread_local! {
+    static SEAT: RefCell<Option<(Arc<Baton>, usize)>> = const { RefCell::new(None) };
+}
+
+impl Baton {
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The threads that could go on, `first` before the others.
+    fn ready(turn: &Turn, first: usize) -> Vec<usize> {
+        let is_ready = |index: &usize| match turn.threads.get(*index) {
+            Some(Status::Runnable) => true,
+            Some(Status::Blocked(looked)) => *looked < turn.steps,
+            Some(Status::Away | Status::Done) | None => false,
+        };
+        let others = (0..turn.threads.len()).filter(|&other| other != first);
+        std::iter::once(first).chain(others).filter(is_ready).collect()
+    }
+
+    fn choose(&self, count: usize) -> usize {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let Some(mut call) = Call::aside(self.slot) else { return 0 };
+        crate::state::index(call.chooser.choose(count))
+    }
+
+    /// Gives the turn to one of `ready`.
+    fn hand_over(&self, turn: &mut Turn, ready: &[usize]) {
+        let choice = if ready.len() < 2 { 0 } else { self.choose(ready.len()) };
+        if let Some(&next) = ready.get(choice) {
+            turn.current = next;
+            turn.since = Instant::now();
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait_for_turn<'a>(&'a self, mut turn: MutexGuard<'a, Turn>, own: usize) {
+        while turn.current != own {
+            turn =
+                self.changed.wait_timeout(turn, OVERDUE).unwrap_or_else(PoisonError::into_inner).0;
+            let overdue = OVERDUE <= turn.since.elapsed();
+            if turn.current != own && overdue && Self::ready(&turn, own).first() == Some(&own) {
+                let current = turn.current;
+                if let Some(status) = turn.threads.get_mut(current)
+                    && *status == Status::Runnable
+                {
+                    *status = Status::Away;
+                }
+                turn.current = own;
+                turn.since = Instant::now();
+            }
+        }
+        if let Some(status) = turn.threads.get_mut(own) {
+            *status = Status::Runnable;
+        }
+    }
+
+    fn yield_point(&self, own: usize) {
+        let mut turn = self.lock();
+        turn.steps += 1;
+        if let Some(status) = turn.threads.get_mut(own) {
+            *status = Status::Runnable;
+        }
+        if turn.current == own {
+            let ready = Self::ready(&turn, own);
+            self.hand_over(&mut turn, &ready);
+        }
+        self.wait_for_turn(turn, own);
+    }
+
+    fn block(&self, own: usize) -> Blocked {
+        let mut turn = self.lock();
+        let steps = turn.steps;
+        if let Some(status) = turn.threads.get_mut(own) {
+            *status = Status::Blocked(steps);
+        }
+        let ready = Self::ready(&turn, own);
+        if ready.is_empty() {
+            let away = turn.threads.contains(&Status::Away);
+            return if away { Blocked::Progress } else { Blocked::Everybody };
+        }
+        self.hand_over(&mut turn, &ready);
+        self.wait_for_turn(turn, own);
+        Blocked::Progress
+    }
+
+    fn leave(&self, own: usize) {
+        let mut turn = self.lock();
+        turn.steps += 1;
+        if let Some(status) = turn.threads.get_mut(own) {
+            *status = Status::Done;
+        }
+        if turn.current == own {
+            let ready = Self::ready(&turn, own);
+            self.hand_over(&mut turn, &ready);
+        }
+    }
+}
+
+fn seat() -> Option<(Arc<Baton>, usize)> {
+    SEAT.with_borrow(Clone::clone)
 }
 
 /// A place where the schedule may switch to another thread.
-pub(crate) fn yield_point(_at: &'static str) {}
+#[inline]
+pub(crate) fn yield_point() {
+    if let Some((baton, own)) = seat() {
+        baton.yield_point(own);
+    }
+}
 
 /// The calling thread waits for something that another thread may bring.
-pub(crate) fn block(_at: &'static str) -> Blocked {
-    Blocked::NotScheduled
+pub(crate) fn block() -> Blocked {
+    seat().map_or(Blocked::NotScheduled, |(baton, own)| baton.block(own))
+}
+
+/// Gives up the turn for good when its thread ends, however it ends.
+struct Leave(Arc<Baton>, usize);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        SEAT.set(None);
+        self.0.leave(self.1);
+    }
+}
+
+/// What a thread of [`run`] does.
+pub(crate) type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+/// Runs threads under the schedule of a slot's machine until all have ended.
+pub(crate) fn run(slot: usize, bodies: Vec<Body<'_>>) {
+    let count = bodies.len();
+    if count == 0 {
+        return;
+    }
+    let turn = Turn {
+        current: usize::MAX,
+        threads: vec![Status::Runnable; count],
+        steps: 0,
+        since: Instant::now(),
+    };
+    let baton = Arc::new(Baton { turn: Mutex::new(turn), changed: Condvar::new(), slot });
+    std::thread::scope(|scope| {
+        for (index, body) in bodies.into_iter().enumerate() {
+            let baton = Arc::clone(&baton);
+            scope.spawn(move || {
+                SEAT.set(Some((Arc::clone(&baton), index)));
+                let leave = Leave(Arc::clone(&baton), index);
+                baton.wait_for_turn(baton.lock(), index);
+                body();
+                drop(leave);
+            });
+        }
+        let mut turn = baton.lock();
+        let ready = Baton::ready(&turn, 0);
+        baton.hand_over(&mut turn, &ready);
+    });
 }

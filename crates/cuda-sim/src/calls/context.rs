@@ -110,8 +110,7 @@ impl State {
         if let Some(context) = state.primary {
             return context;
         }
-        let flags = state.primary_flags;
-        let context = self.new_context(device, flags);
+        let context = self.new_context(device);
         self.device_mut(device).primary = Some(context);
         context
     }

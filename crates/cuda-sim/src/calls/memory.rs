@@ -38,10 +38,9 @@ impl Call {
         let mapping = self.memory.mappings.get(&address);
         let mapping = mapping.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let context = mapping.context;
-        match mapping.kind {
-            MappingKind::Plain => {}
-            MappingKind::Pool(_) if !mapping.freed => {}
-            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        let pooled = matches!(mapping.kind, MappingKind::Pool(_)) && !mapping.freed;
+        if mapping.kind != MappingKind::Plain && !pooled {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         self.check_context(context)?;
         self.end_addresses(address, Ending::Free, true)?;

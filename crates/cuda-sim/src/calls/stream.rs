@@ -124,10 +124,7 @@ impl Call {
             return Ok(false);
         }
         let ready = self.settings.refusals_max <= refused
-            || match self.chooser.schedule() {
-                Schedule::Lazy => false,
-                _ => self.chooser.choose(2) == 0,
-            };
+            || (*self.chooser.schedule() != Schedule::Lazy && self.chooser.choose(2) == 0);
         if ready { self.drive(needs, false) } else { Ok(false) }
     }
 }

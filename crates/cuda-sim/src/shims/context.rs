@@ -23,13 +23,7 @@ fn named(call: &mut Call, handle: Pointer<CUctx_st>) -> Answer<Option<usize>> {
         return Ok(None);
     }
     let found = call.context_handles.get(handle.address()).copied();
-    match found {
-        Ok(number) => Ok(Some(number)),
-        Err(unfit) => {
-            call.stale(unfit, handle.address());
-            Err(CUresult::CUDA_ERROR_INVALID_CONTEXT)
-        }
-    }
+    found.map(Some).map_err(|_| CUresult::CUDA_ERROR_INVALID_CONTEXT)
 }
 
 shims! {
@@ -128,14 +122,14 @@ shims! {
         call,
         out: *mut CUcontext,
         _parameters: *mut CUctxCreateParams,
-        flags: c_uint,
+        _flags: c_uint,
         device: CUdevice,
     ) {
         let device = call.device(device)?;
         if let Some(code) = call.device_mut(device).broken {
             return Err(code);
         }
-        let context = call.new_context(device, flags);
+        let context = call.new_context(device);
         let thread = call.thread;
         call.push_context(thread, Some(context));
         out.put(raw(call.context(context).handle))

@@ -25,6 +25,7 @@ macro_rules! shims {
         ($call:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {
         $(
             $(#[$note])*
+            #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
             fn $name(
                 $call: &mut $crate::call::Call,
                 $($argument: <$type as $crate::shims::raw::Raw>::Cooked),*
@@ -40,6 +41,10 @@ macro_rules! shims {
                     unsafe extern "C" fn shim<const SLOT: usize>(
                         $($argument: $type),*
                     ) -> cuda_sys::CUresult {
+                        #[allow(
+                            clippy::too_many_arguments,
+                            reason = "the driver's own signature"
+                        )]
                         fn inner(
                             slot: usize,
                             $($argument: <$type as $crate::shims::raw::Raw>::Cooked),*

@@ -8,6 +8,33 @@
 //! Start with [`Driver`], then [`Context`] and [`Stream`]; an allocator builds on [`StreamOrder`]
 //! and [`Fence`]. The rules of order stand at the top of [`order`].
 //!
+//! ```
+//! use cuda_sim::{Machine, Schedule};
+//! use streams::memory::DeviceMemory;
+//! use streams::{DeviceSpan, Driver, StreamOptions};
+//!
+//! # fn main() -> Result<(), streams::Error> {
+//! let machine = Machine::builder().schedule(Schedule::Lazy).build();
+//! let driver = Driver::from_table(machine.table())?; // on a machine with a GPU: `Driver::load()`
+//! let context = driver.device(0)?.primary_context()?;
+//! let producer = context.create_stream(StreamOptions::default())?;
+//! let consumer = context.create_stream(StreamOptions::default())?;
+//!
+//! let memory = DeviceMemory::allocate(&context, 4096)?;
+//! let span = DeviceSpan { address: memory.address(), bytes: memory.bytes() };
+//! let filled = producer.fill_bytes(&span, 0, 4096, 7)?;
+//!
+//! assert!(!consumer.order().knows(filled.point()));
+//! consumer.wait_stream(&producer)?; // on the device: the host does not wait
+//! assert!(consumer.order().knows(filled.point()));
+//!
+//! let mut first = [0];
+//! consumer.copy_to_host(&mut first, &span, 0)?;
+//! assert_eq!(first, [7]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Invariants: knowledge is only added from calls that succeeded, so what happens behind our back
 //! makes us more careful, never wrong. No driver call is made inside a host function, on a context
 //! that has failed, or on a destroyed object. No lock is held across a driver call. Destructors do
@@ -25,6 +52,7 @@ mod error;
 mod event;
 mod event_pool;
 mod fence;
+mod fence_list;
 mod future;
 mod gates;
 mod graph;

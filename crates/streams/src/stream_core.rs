@@ -10,7 +10,6 @@
 //! capturing stream nothing is counted: the work runs when the graph is launched (C2).
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
 
 use crate::capture::CaptureState;
@@ -18,6 +17,7 @@ use crate::context::ContextCore;
 use crate::driver::{DriverStream, HostFunction};
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::fence_list::FenceList;
 use crate::order::{Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
 use crate::submission::{Submission, Token};
 use crate::sync::{
@@ -25,9 +25,6 @@ use crate::sync::{
     yield_now,
 };
 
-/// Fences a stream keeps for polling. When there are more, every second one is let go of: those
-/// that are left cover it.
-const PENDING_MAX: usize = 64;
 /// In `users`: the stream takes no new calls.
 const RETIRED: u32 = 1 << 31;
 
@@ -67,29 +64,11 @@ pub(crate) struct StreamCore {
     me: StreamSlot,
     traits: StreamTraits,
     handle: OnceLock<Weak<StreamHandle>>,
-    fences: Mutex<Fences>,
+    pub(crate) fences: FenceList,
     capture: Mutex<Option<Arc<CaptureState>>>,
     is_captured: AtomicBool,
     last_token: Mutex<Weak<Token>>,
     host_functions: Mutex<Vec<HostFunction>>,
-}
-
-#[derive(Debug, Default)]
-struct Fences {
-    /// Oldest first.
-    pending: VecDeque<Fence>,
-    last: Option<Fence>,
-}
-
-impl Fences {
-    /// The oldest fences that are known to have passed: to be dropped without the lock.
-    fn take_passed(&mut self) -> Vec<Fence> {
-        let mut passed = Vec::new();
-        while self.pending.front().is_some_and(Fence::is_known_complete) {
-            passed.extend(self.pending.pop_front());
-        }
-        passed
-    }
 }
 
 /// A call that uses the driver's stream is under way.
@@ -132,7 +111,7 @@ impl StreamHandle {
             me,
             traits,
             handle: OnceLock::new(),
-            fences: Mutex::default(),
+            fences: FenceList::default(),
             capture: Mutex::default(),
             is_captured: AtomicBool::new(false),
             last_token: Mutex::default(),
@@ -161,7 +140,7 @@ impl StreamHandle {
         let slot = self.core.slot();
         let mark = slot.retire();
         let here = self.core.check_thread().is_ok();
-        if slot.is_complete(mark) || self.core.covering_fence(mark).is_some() || !here {
+        if slot.is_complete(mark) || self.core.fences.covering(mark).is_some() || !here {
             return;
         }
         if !self.core.is_capturing_on(&self.raw) {
@@ -339,55 +318,8 @@ impl StreamCore {
         let exact = unmoved && quiet.is_some_and(|quiet| self.slot().is_still_quiet(quiet));
         let pool = Arc::clone(&self.context.pool);
         let fence = Fence::new(event, pool, Arc::clone(&self.registry), stamp, exact);
-        self.keep(fence.clone());
+        self.fences.keep(fence.clone());
         Ok(fence)
-    }
-
-    fn keep(&self, fence: Fence) {
-        let mut fences = lock(&self.fences);
-        let newest = fences.last.as_ref().is_none_or(|last| last.point() <= fence.point());
-        if newest {
-            fences.last = Some(fence.clone());
-        }
-        let at = fences.pending.partition_point(|pending| pending.point() <= fence.point());
-        fences.pending.insert(at, fence);
-        let mut dropped = fences.take_passed();
-        if PENDING_MAX < fences.pending.len() {
-            let all = std::mem::take(&mut fences.pending);
-            let newest = all.len() - 1;
-            for (index, fence) in all.into_iter().enumerate() {
-                if index % 2 == 0 || index == newest {
-                    fences.pending.push_back(fence);
-                } else {
-                    dropped.push(fence);
-                }
-            }
-        }
-        drop(fences);
-        drop(dropped);
-    }
-
-    /// The oldest kept fence that covers `mark`.
-    pub(crate) fn covering_fence(&self, mark: u64) -> Option<Fence> {
-        let fences = lock(&self.fences);
-        let mut kept = fences.pending.iter().chain(fences.last.as_ref());
-        kept.find(|fence| mark <= fence.point().mark).cloned()
-    }
-
-    /// A kept fence that covers `point` and nothing submitted after it.
-    pub(crate) fn exact_fence(&self, point: Point) -> Option<Fence> {
-        let fences = lock(&self.fences);
-        let mut kept = fences.pending.iter().chain(fences.last.as_ref());
-        kept.find(|fence| fence.point() == point && fence.is_exact()).cloned()
-    }
-
-    pub(crate) fn oldest_pending(&self) -> Option<Fence> {
-        let mut fences = lock(&self.fences);
-        let passed = fences.take_passed();
-        let oldest = fences.pending.front().cloned();
-        drop(fences);
-        drop(passed);
-        oldest
     }
 
     /// The last fence, if nothing was submitted since it was recorded.
@@ -396,7 +328,7 @@ impl StreamCore {
         if slot.is_shared() && !slot.is_retired() {
             return None;
         }
-        let last = lock(&self.fences).last.clone()?;
+        let last = self.fences.last()?;
         (slot.submitted() <= last.point().mark).then_some(last)
     }
 
@@ -521,7 +453,7 @@ impl fmt::Debug for StreamCore {
 
 impl Drop for StreamCore {
     fn drop(&mut self) {
-        let last = lock(&self.fences).last.take();
+        let last = self.fences.last();
         if let Some(last) = last
             && !last.is_known_complete()
         {

@@ -145,13 +145,13 @@ impl StreamOrder {
     /// A fence that exists, covers `point`, and covers nothing submitted after it. No driver call.
     #[must_use]
     pub fn fence_exactly(&self, point: Point) -> Option<Fence> {
-        self.core.exact_fence(point)
+        self.core.fences.exactly(point)
     }
 
     /// A fence that exists and covers `point`, and maybe more. No driver call.
     #[must_use]
     pub fn fence_covering(&self, point: Point) -> Option<Fence> {
-        (point.stream == self.slot()).then(|| self.core.covering_fence(point.mark)).flatten()
+        (point.stream == self.slot()).then(|| self.core.fences.covering(point.mark)).flatten()
     }
 
     /// Learns what is done, with at most one question that is answered "not yet".
@@ -163,7 +163,7 @@ impl StreamOrder {
     /// The driver's answer, or that this is a host function.
     pub fn poll(&self) -> Result<(), Error> {
         while self.core.slot().has_news() {
-            let Some(fence) = self.core.oldest_pending() else { return self.poll_stream() };
+            let Some(fence) = self.core.fences.oldest_pending() else { return self.poll_stream() };
             if !fence.query()? {
                 break;
             }

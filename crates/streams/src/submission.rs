@@ -89,7 +89,7 @@ impl Submission {
         if let Some(fence) = self.token.fence.get() {
             return Ok(fence.clone());
         }
-        let kept = self.order.core().covering_fence(self.token.point.mark);
+        let kept = self.order.core().fences.covering(self.token.point.mark);
         let fence = kept.map_or_else(|| self.order.fence_now(), Ok)?;
         self.token.settle(fence.clone());
         Ok(fence)

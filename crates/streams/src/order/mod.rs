@@ -1,15 +1,15 @@
 //! Who is known to come after whom: pure knowledge, no driver.
 //!
 //! A [`Point`] is (stream, n): everything submitted to that stream up to its n-th submission. A
-//! [`Frontier`] is a set of points, at most one per stream. The [`Registry`] holds one [`Slot`]
+//! [`Frontier`] is a set of points, at most one per stream. The [`Registry`] holds one slot
 //! per stream, with its counters and its *clock*: the frontier the stream is known to come after.
 //!
 //! Rules of the protocol, by the number they have in the tests:
 //!
-//! 1. A submission counts *after* its driver call succeeded ([`Slot::finish`]); a point taken
+//! 1. A submission counts *after* its driver call succeeded (`Slot::finish`); a point taken
 //!    later covers it. So a stamp that was read before a record began never claims a submission
 //!    that the record may have preceded (O3).
-//! 2. On a stream whose raw handle somebody else may use, [`Slot::position`] first counts a
+//! 2. On a stream whose raw handle somebody else may use, `Slot::position` first counts a
 //!    submission of its own, so that "now" is always a new point, and only a stamp read after it
 //!    covers it (O2).
 //! 3. Knowledge joins a clock or the complete counters only after a call was seen to succeed, and

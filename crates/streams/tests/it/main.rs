@@ -16,6 +16,8 @@ mod gates;
 mod litmus;
 mod memory;
 mod operations;
+mod random_programs;
 mod rig;
 mod streams_of_others;
+mod threads;
 mod types;

@@ -4,10 +4,11 @@ use cuda_sim::{DeviceProfile, Machine, Schedule};
 use streams::memory::DeviceMemory;
 use streams::{Context, DeviceSpan, Driver, Point, Stream, StreamOptions};
 
+/// The machine goes last: its place among the machines is taken by another one at once.
 pub(crate) struct Rig {
-    pub(crate) machine: Machine,
-    pub(crate) driver: Driver,
     pub(crate) context: Context,
+    pub(crate) driver: Driver,
+    pub(crate) machine: Machine,
 }
 
 /// A block of device memory and where it is. Dropped, it waits for the whole context first.

@@ -1,0 +1,183 @@
+//! Several host threads, switched at every driver call by the schedule of the simulated machine.
+
+use std::sync::Mutex;
+
+use cuda_sim::{DeviceProfile, Schedule};
+use streams::{Point, Stream};
+
+use crate::rig::{Block, Rig};
+
+const SEEDS: u64 = 150;
+
+/// Blocks, each used once, and the points of those uses, published after the submissions returned.
+struct Used {
+    blocks: Vec<Block>,
+    points: Mutex<Vec<Point>>,
+}
+
+impl Used {
+    fn new(rig: &Rig) -> Self {
+        Self { blocks: (0..5).map(|_| rig.block()).collect(), points: Mutex::default() }
+    }
+
+    fn by(&self, rig: &Rig, stream: &Stream) {
+        let at = self.points.lock().unwrap().len();
+        let point = rig.use_on(stream, &self.blocks[at]);
+        self.points.lock().unwrap().push(point);
+    }
+
+    /// Whatever is known on `stream`, the checker has an edge from. How many are known.
+    fn check(&self, rig: &Rig, stream: &Stream) -> usize {
+        let points = self.points.lock().unwrap().clone();
+        let mut known = 0;
+        for (block, &point) in self.blocks.iter().zip(&points) {
+            if stream.order().knows(point) {
+                let raw = rig.machine.stream_with_id(stream.id()).unwrap();
+                let edge = rig.machine.probe(block.span.address, block.span.bytes, raw);
+                assert!(edge.is_ok(), "{point:?} is said to be known: {edge:?}");
+                known += 1;
+            }
+        }
+        known
+    }
+
+    fn count(&self) -> usize {
+        self.points.lock().unwrap().len()
+    }
+}
+
+type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+fn seeded(seed: u64) -> Rig {
+    Rig::with(Schedule::Seeded(seed), DeviceProfile::h200())
+}
+
+#[test]
+fn l19_o4_where_records_and_waits_race_nobody_is_credited_with_more_than_is_there() {
+    let (mut credited, mut refused) = (0, 0);
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let [a, b, c] = rig.streams();
+        let (on_a, on_b) = (Used::new(&rig), Used::new(&rig));
+        let event = rig.context.create_event().unwrap();
+        let recorder = |stream: Stream, used: &Used| {
+            for _ in 0..3 {
+                used.by(&rig, &stream);
+                stream.record(&event).unwrap();
+            }
+        };
+        let waiter = || (0..4).for_each(|_| c.wait_event(&event).unwrap());
+        let bodies: Vec<Body<'_>> = vec![
+            Box::new(|| recorder(a.clone(), &on_a)),
+            Box::new(|| recorder(b.clone(), &on_b)),
+            Box::new(waiter),
+        ];
+        rig.machine.run_threads(bodies);
+        for used in [&on_a, &on_b] {
+            let known = used.check(&rig, &c);
+            credited += known;
+            refused += used.count() - known;
+        }
+        a.record(&event).unwrap();
+        c.wait_event(&event).unwrap();
+        assert_eq!(on_a.check(&rig, &c), on_a.count(), "a record alone is credited");
+        on_b.check(&rig, &c);
+    }
+    assert!(0 < credited && 0 < refused, "{credited} credited, {refused} refused: too one-sided");
+}
+
+#[test]
+fn l20_an_event_recorded_anew_while_the_host_waits_completes_nothing_new() {
+    let (mut learned, mut open) = (0, 0);
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let [a, z] = rig.streams();
+        let used = Used::new(&rig);
+        let event = rig.context.create_event().unwrap();
+        used.by(&rig, &a);
+        a.record(&event).unwrap();
+        let again = || {
+            for _ in 0..3 {
+                used.by(&rig, &a);
+                a.record(&event).unwrap();
+            }
+        };
+        let host = || {
+            for _ in 0..3 {
+                event.synchronize().unwrap();
+                let _ = event.query().unwrap();
+            }
+        };
+        rig.machine.run_threads(vec![Box::new(again), Box::new(host)]);
+        let known = used.check(&rig, &z);
+        learned += known;
+        open += used.count() - known;
+        a.record(&event).unwrap();
+        event.synchronize().unwrap();
+        assert_eq!(used.check(&rig, &z), used.count(), "a record alone is credited");
+    }
+    assert!(0 < learned && 0 < open, "{learned} learned, {open} open: too one-sided");
+}
+
+#[test]
+fn o3_fences_taken_while_another_thread_submits_claim_no_more_than_they_cover() {
+    let mut exact = 0;
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let [a, z] = rig.streams();
+        let used = Used::new(&rig);
+        let fences = Mutex::new(Vec::new());
+        let submitter = || (0..4).for_each(|_| used.by(&rig, &a));
+        let freer = || {
+            for _ in 0..3 {
+                let point = a.order().position();
+                let fence = a.order().fence_now().unwrap();
+                assert!(point <= fence.point());
+                fences.lock().unwrap().push(fence);
+                exact += u32::from(a.order().fence_exactly(point).is_some());
+            }
+        };
+        rig.machine.run_threads(vec![Box::new(submitter), Box::new(freer)]);
+        for fence in fences.into_inner().unwrap() {
+            fence.synchronize().unwrap();
+        }
+        used.check(&rig, &z);
+        a.order().synchronize_point(a.order().position()).unwrap();
+        assert_eq!(used.check(&rig, &z), used.count());
+    }
+    assert!(0 < exact);
+}
+
+#[test]
+fn l14_a_point_submitted_while_the_context_is_synchronized_is_not_complete_by_it() {
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let [a, z] = rig.streams();
+        let used = Used::new(&rig);
+        let submitter = || (0..4).for_each(|_| used.by(&rig, &a));
+        let host = || (0..2).for_each(|_| rig.context.synchronize().unwrap());
+        rig.machine.run_threads(vec![Box::new(submitter), Box::new(host)]);
+        used.check(&rig, &z);
+    }
+}
+
+#[test]
+fn a_stream_dropped_while_others_ask_its_order_is_never_used_after() {
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let block = rig.block();
+        let stream = rig.stream();
+        let order = stream.order().clone();
+        let used = rig.use_on(&stream, &block);
+        let asker = || {
+            for _ in 0..3 {
+                let _ = order.fence_now();
+                let _ = order.poll();
+            }
+        };
+        rig.machine.run_threads(vec![Box::new(move || drop(stream)), Box::new(asker)]);
+        order.synchronize_point(used).unwrap();
+        assert!(order.is_complete(used));
+        assert_eq!(rig.calls("cuStreamDestroy"), 1);
+    }
+}

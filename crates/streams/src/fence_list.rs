@@ -6,9 +6,10 @@ use crate::fence::Fence;
 use crate::order::Point;
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// Fences a stream keeps for polling. When there are more, every second one is let go of: those
-/// that are left cover it.
-const PENDING_MAX: usize = 64;
+/// Fences a stream keeps. When there are more, every second one is let go of: those that are left
+/// cover it, but nobody can be made to wait for exactly its point any more. So this is how many
+/// frees a host can run ahead of the device before memory is no longer found by waits.
+const PENDING_MAX: usize = 4096;
 
 /// The fences that one stream keeps. Fences are dropped without the lock: the last one of an event
 /// gives it back to the pool.
@@ -49,31 +50,44 @@ impl FenceList {
 
     /// The oldest kept fence that covers `mark`.
     pub(crate) fn covering(&self, mark: u64) -> Option<Fence> {
-        self.find(|fence| mark <= fence.point().mark)
+        let fences = self.lock();
+        fences
+            .from(mark)
+            .chain(fences.last.as_ref())
+            .find(|fence| mark <= fence.point().mark)
+            .cloned()
     }
 
     /// A kept fence that covers `point` and nothing submitted after it.
     pub(crate) fn exactly(&self, point: Point) -> Option<Fence> {
-        self.find(|fence| fence.point() == point && fence.is_exact())
-    }
-
-    fn find(&self, wanted: impl Fn(&Fence) -> bool) -> Option<Fence> {
         let fences = self.lock();
-        fences.pending.iter().chain(fences.last.as_ref()).find(|fence| wanted(fence)).cloned()
+        let there = fences.from(point.mark).take_while(|fence| fence.point() == point);
+        there
+            .chain(fences.last.as_ref())
+            .find(|fence| fence.point() == point && fence.is_exact())
+            .cloned()
     }
 
-    /// The oldest fence that is not known to have passed.
-    pub(crate) fn oldest_pending(&self) -> Option<Fence> {
+    /// Of the fences that are not known to have passed, the one `ahead` after the oldest, or the
+    /// newest.
+    pub(crate) fn pending(&self, ahead: usize) -> Option<Fence> {
         let mut fences = self.lock();
         let passed = fences.take_passed();
-        let oldest = fences.pending.front().cloned();
+        let newest = fences.pending.len().saturating_sub(1);
+        let fence = fences.pending.get(ahead.min(newest)).cloned();
         drop(fences);
         drop(passed);
-        oldest
+        fence
     }
 }
 
 impl Fences {
+    /// The kept fences that cover `mark`, oldest first.
+    fn from(&self, mark: u64) -> impl Iterator<Item = &Fence> {
+        let first = self.pending.partition_point(|fence| fence.point().mark < mark);
+        self.pending.range(first..)
+    }
+
     /// The oldest fences that are known to have passed.
     fn take_passed(&mut self) -> Vec<Fence> {
         let mut passed = Vec::new();

@@ -109,14 +109,20 @@ impl ContextCore {
         for fence in fences {
             fence.query()?;
         }
+        self.close_graves();
+        Ok(())
+    }
+
+    /// Lets go of what destroyed graphs held, where their last replays are known to be done. Makes
+    /// no driver call of its own.
+    pub(crate) fn close_graves(&self) {
         let mut graves = lock(&self.graves);
-        let (done, open) = std::mem::take(&mut *graves).into_iter().partition(Grave::is_done);
+        let (done, open): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *graves).into_iter().partition(Grave::is_done);
         *graves = open;
         drop(graves);
         // What was held may be anything, also something that uses this context: no lock is held.
-        let done: Vec<Grave> = done;
         drop(done);
-        Ok(())
     }
 
     /// Refuses when a capture of this context is known, or found on a stream that others use.

@@ -186,6 +186,9 @@ pub enum Error {
         /// The context of the object given.
         found: u64,
     },
+    /// Use objects of one driver: what another one knows means nothing here.
+    #[error("objects of two drivers were used together")]
+    OtherDriver,
     /// Move the call out of the host function: the driver may not be called from there.
     #[error("the driver may not be called inside a host function")]
     InsideHostFunction,

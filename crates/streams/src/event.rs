@@ -115,6 +115,7 @@ impl Event {
     }
 
     pub(crate) fn record_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
+        core.check_driver(self.inner.context.core().registry())?;
         let (expected, found) = (core.context().id(), self.inner.context.id());
         if expected != found {
             return Err(Error::OtherContext { expected, found });
@@ -135,6 +136,7 @@ impl Event {
     }
 
     pub(crate) fn wait_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
+        core.check_driver(self.inner.context.core().registry())?;
         let entered = core.enter()?;
         let capturing = core.capture_of(&entered)?;
         let version = self.inner.version.quiet();
@@ -190,7 +192,9 @@ impl Event {
     /// # Errors
     /// It was recorded in a capture; or the driver's answer.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.ask(|raw| raw.synchronize().map(|()| true)).map(|_| ())
+        self.ask(|raw| raw.synchronize().map(|()| true))?;
+        self.inner.context.core().close_graves();
+        Ok(())
     }
 
     /// Makes a call that says whether the last record has passed, and credits its claim.

@@ -46,6 +46,10 @@ impl Fence {
         &self.inner.stamp
     }
 
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.inner.registry
+    }
+
     /// Nothing submitted after the point is covered.
     pub(crate) fn is_exact(&self) -> bool {
         self.inner.exact

@@ -160,6 +160,7 @@ impl Graph {
     /// # Errors
     /// The driver's answer.
     pub fn instantiate(&self) -> Result<GraphExec, Error> {
+        self.context.core().close_graves();
         let raw = self.raw.instantiate()?;
         Ok(GraphExec {
             raw: Some(raw),

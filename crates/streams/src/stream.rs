@@ -136,6 +136,7 @@ impl Stream {
     /// # Errors
     /// As for [`Stream::wait_event`].
     pub fn wait_stream(&self, other: &Self) -> Result<(), Error> {
+        self.order.core().check_driver(other.order.core().registry())?;
         if self.order.slot() == other.order.slot() {
             return Ok(());
         }
@@ -154,6 +155,7 @@ impl Stream {
     /// # Errors
     /// As for [`Submission::fence`]; or the driver's answer.
     pub fn wait_submission(&self, submission: &Submission) -> Result<(), Error> {
+        self.order.core().check_driver(submission.order().core().registry())?;
         if self.order.knows(submission.point()) && !submission.is_captured() {
             return Ok(());
         }
@@ -181,9 +183,11 @@ impl Stream {
         let core = self.order.core();
         let entered = core.enter()?;
         match core.capture_of(&entered)? {
-            Capturing::Ours(_) => Err(core.capturing()),
-            Capturing::No => core.synchronize(&entered),
+            Capturing::Ours(_) => return Err(core.capturing()),
+            Capturing::No => core.synchronize(&entered)?,
         }
+        core.context().close_graves();
+        Ok(())
     }
 
     /// Queues `function`, which runs on a thread of the driver's and may not call the driver:

@@ -218,6 +218,11 @@ impl StreamCore {
         }
     }
 
+    /// Whether something stamped under `registry` means anything here.
+    pub(crate) fn check_driver(&self, registry: &Arc<Registry>) -> Result<(), Error> {
+        if Arc::ptr_eq(&self.registry, registry) { Ok(()) } else { Err(Error::OtherDriver) }
+    }
+
     /// Begins a call that uses the driver's stream.
     pub(crate) fn enter(&self) -> Result<Entered, Error> {
         self.check_thread()?;

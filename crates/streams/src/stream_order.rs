@@ -156,17 +156,21 @@ impl StreamOrder {
 
     /// Learns what is done, with at most one question that is answered "not yet".
     ///
-    /// Fences are asked oldest first. If none covers the last position, the stream is asked, and
-    /// if it is busy a fence is left for the next poll. Nothing is asked when there is no news.
+    /// Fences are asked oldest first, and after each yes twice as far ahead, up to the first no:
+    /// a host that fell far behind catches up in few calls, and what the last step leaped over is
+    /// found by the next poll. If no fence covers the last position, the stream is asked, and if
+    /// it is busy a fence is left for the next poll. Nothing is asked when there is no news.
     ///
     /// # Errors
     /// The driver's answer, or that this is a host function.
     pub fn poll(&self) -> Result<(), Error> {
+        let mut ahead = 0;
         while self.core.slot().has_news() {
-            let Some(fence) = self.core.fences.oldest_pending() else { return self.poll_stream() };
+            let Some(fence) = self.core.fences.pending(ahead) else { return self.poll_stream() };
             if !fence.query()? {
                 break;
             }
+            ahead = 2 * ahead + 1;
         }
         Ok(())
     }
@@ -202,6 +206,7 @@ impl StreamOrder {
 
     /// The same for a wait the user asked for, which the legacy stream takes too.
     pub(crate) fn wait_fence_anyway(&self, fence: &Fence) -> Result<(), Error> {
+        self.core.check_driver(fence.registry())?;
         if self.knows_all(fence.frontier()) && !self.is_retired() {
             return Ok(());
         }

@@ -114,7 +114,9 @@ impl Submission {
         if !self.token.captured && self.order.is_complete(self.token.point) {
             return Ok(());
         }
-        self.fence()?.synchronize()
+        self.fence()?.synchronize()?;
+        self.order.core().context().close_graves();
+        Ok(())
     }
 }
 

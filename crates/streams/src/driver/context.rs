@@ -143,12 +143,14 @@ impl DriverContext {
             self.has_deferred.store(true, Ordering::Release);
             return;
         }
+        let _relaxed = self.relaxed();
         self.note_silently(destroy(self));
     }
 
     fn run_deferred(&self) {
         self.has_deferred.store(false, Ordering::Release);
         let deferred = std::mem::take(&mut *lock(&self.deferred));
+        let _relaxed = self.relaxed();
         for destroy in deferred {
             let code = destroy(self);
             self.note_silently(code);

@@ -58,11 +58,8 @@ impl Drop for DriverMemory {
     fn drop(&mut self) {
         if !self.freed {
             let address = self.address;
-            self.context.dispose(move |context| {
-                let _relaxed = context.relaxed();
-                // SAFETY: the address came from `cuMemAlloc` and this was its only owner.
-                unsafe { context.table().mem_free()(address) }
-            });
+            // SAFETY: the address came from `cuMemAlloc` and this was its only owner.
+            self.context.dispose(move |context| unsafe { context.table().mem_free()(address) });
         }
     }
 }
@@ -126,7 +123,6 @@ impl Drop for DriverHostMemory {
         }
         let start = self.start;
         self.context.dispose(move |context| {
-            let _relaxed = context.relaxed();
             // SAFETY: the pointer came from `cuMemHostAlloc` and this was its only owner.
             unsafe { context.table().mem_free_host()(start.get().cast::<c_void>()) }
         });

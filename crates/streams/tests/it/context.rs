@@ -3,7 +3,7 @@
 use cuda_sim::{DeviceProfile, FaultPlan, Machine, Schedule};
 use cuda_sys::CUresult;
 use streams::memory::{AddressRange, DeviceMemory, PhysicalMemory};
-use streams::{Code, Driver, DriverError, Error};
+use streams::{Code, Driver, DriverError, Error, StreamOptions};
 
 use crate::rig::Rig;
 
@@ -161,5 +161,13 @@ fn two_drivers_of_two_machines_know_nothing_of_each_other() {
     two.driver.synchronize_all().unwrap();
     assert!(!stream.order().is_complete(used));
     let again = Driver::from_table(one.machine.table()).unwrap();
-    assert_eq!(again.device_count().unwrap(), 1);
+    let context = again.device(0).unwrap().primary_context().unwrap();
+    let stranger = context.create_stream(StreamOptions::default()).unwrap();
+    let fence = stream.order().fence_now().unwrap();
+    let event = stream.record_event().unwrap();
+    let refused = Err(Error::OtherDriver);
+    assert_eq!(stranger.order().wait_fence(&fence), refused);
+    assert_eq!(stranger.wait_event(&event), refused);
+    assert_eq!(stranger.record(&event), refused);
+    assert_eq!(stranger.wait_stream(&stream), refused);
 }

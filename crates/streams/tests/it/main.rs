@@ -10,6 +10,7 @@
 
 mod capture;
 mod context;
+mod controls;
 mod events;
 mod fences;
 mod gates;

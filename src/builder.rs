@@ -29,13 +29,15 @@ enum SourceChoice {
 ///
 /// ```
 /// # #[cfg(feature = "sim")] fn main() -> Result<(), wellspring::Error> {
+/// use wellspring::cuda_sim::DeviceProfile;
 /// use wellspring::{Builder, Policy, Simulation};
 ///
 /// let runtime = Builder::new()
 ///     .policy(Policy::Deterministic)
 ///     .limit_bytes(4 << 30)
 ///     .plain_source()
-///     .simulated(Simulation::default())?;
+///     .simulation(Simulation::of(DeviceProfile::h200()))
+///     .simulated()?;
 /// assert_eq!(runtime.allocator().source_name(), "plain");
 /// # Ok(())
 /// # }
@@ -47,6 +49,8 @@ pub struct Builder {
     ordinal: u32,
     config: Config,
     source: SourceChoice,
+    #[cfg(feature = "sim")]
+    simulation: Simulation,
 }
 
 impl Builder {
@@ -108,6 +112,13 @@ impl Builder {
         self
     }
 
+    /// The machine to make where a simulated device is opened.
+    #[cfg(feature = "sim")]
+    pub fn simulation(mut self, simulation: Simulation) -> Self {
+        self.simulation = simulation;
+        self
+    }
+
     /// Opens the device of the installed driver.
     ///
     /// # Errors
@@ -132,8 +143,8 @@ impl Builder {
     /// Too many simulated machines live in this process, or the profile lacks what the source
     /// needs.
     #[cfg(feature = "sim")]
-    pub fn simulated(&self, simulation: Simulation) -> Result<Runtime, OpenError> {
-        let machine = simulation.build(self.ordinal)?;
+    pub fn simulated(&self) -> Result<Runtime, OpenError> {
+        let machine = self.simulation.build(self.ordinal)?;
         self.open_machine(&machine)
     }
 
@@ -157,7 +168,7 @@ impl Builder {
         match self.open() {
             Ok(runtime) => Ok(runtime),
             Err(reason) => {
-                let machine = Simulation::default().build(self.ordinal)?;
+                let machine = self.simulation.build(self.ordinal)?;
                 self.open_simulated(&machine, Some(reason))
             }
         }

@@ -7,7 +7,7 @@ use crate::builder::Builder;
 use crate::error::OpenError;
 use crate::runtime::Runtime;
 
-/// The variable that [`open_from_environment`] reads.
+/// The variable that [`DeviceChoice::from_environment`] reads.
 pub const DEVICE_VARIABLE: &str = "WELLSPRING_DEVICE";
 
 /// A device named in words.
@@ -56,6 +56,19 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
+impl DeviceChoice {
+    /// What the environment variable `WELLSPRING_DEVICE` names; `auto` where it is not set.
+    ///
+    /// # Errors
+    /// The variable names no device.
+    pub fn from_environment() -> Result<Self, OpenError> {
+        match std::env::var_os(DEVICE_VARIABLE) {
+            None => Ok(Self::default()),
+            Some(text) => text.to_string_lossy().parse(),
+        }
+    }
+}
+
 impl Builder {
     /// Opens the device that `choice` names. Without the feature `sim`, `auto` is GPU 0.
     ///
@@ -67,7 +80,7 @@ impl Builder {
             #[cfg(feature = "sim")]
             DeviceChoice::Auto => self.open_or_simulated(),
             #[cfg(feature = "sim")]
-            DeviceChoice::Simulated => self.simulated(crate::Simulation::default()),
+            DeviceChoice::Simulated => self.simulated(),
             #[cfg(not(feature = "sim"))]
             DeviceChoice::Auto => self.open(),
             #[cfg(not(feature = "sim"))]
@@ -82,9 +95,5 @@ impl Builder {
 /// # Errors
 /// What is missing, or that the variable names no device.
 pub fn open_from_environment() -> Result<Runtime, OpenError> {
-    let choice = match std::env::var_os(DEVICE_VARIABLE) {
-        None => DeviceChoice::default(),
-        Some(text) => text.to_string_lossy().parse()?,
-    };
-    Builder::new().open_choice(choice)
+    Builder::new().open_choice(DeviceChoice::from_environment()?)
 }

@@ -37,7 +37,7 @@ pub fn open_device(ordinal: u32) -> Result<Runtime, OpenError> {
 /// Too many simulated machines live in this process.
 #[cfg(feature = "sim")]
 pub fn simulated(simulation: crate::Simulation) -> Result<Runtime, OpenError> {
-    Builder::new().simulated(simulation)
+    Builder::new().simulation(simulation).simulated()
 }
 
 /// Opens GPU 0; if that fails, a simulated H200. [`Runtime::describe`] says which.

@@ -34,8 +34,8 @@ impl Simulation {
     }
 
     /// Makes the machine, with as many devices as `ordinal` needs.
-    pub(crate) fn build(self, ordinal: u32) -> Result<Machine, OpenError> {
-        let mut builder = Machine::builder().schedule(self.schedule);
+    pub(crate) fn build(&self, ordinal: u32) -> Result<Machine, OpenError> {
+        let mut builder = Machine::builder().schedule(self.schedule.clone());
         for _ in 0..=ordinal {
             builder = builder.device(self.profile.clone());
         }

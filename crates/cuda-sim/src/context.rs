@@ -9,6 +9,9 @@ use crate::profile::DeviceProfile;
 use crate::state::{Answer, State};
 use crate::stream::{Stream, StreamKind};
 
+/// How many streams that are gone are kept before those seen complete are dropped.
+const GONE_UNPRUNED: usize = 64;
+
 /// A device of the machine.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -21,6 +24,8 @@ pub(crate) struct Device {
     pub(crate) broken: Option<CUresult>,
     pub(crate) default_pool: Option<usize>,
     pub(crate) current_pool: Option<usize>,
+    /// The last operation in each hardware queue.
+    pub(crate) queue_tails: BTreeMap<u32, (u32, u64)>,
 }
 
 impl Device {
@@ -34,6 +39,7 @@ impl Device {
             broken: None,
             default_pool: None,
             current_pool: None,
+            queue_tails: BTreeMap::new(),
         }
     }
 
@@ -166,7 +172,11 @@ impl State {
         let Some(stream) = slot.and_then(Option::take) else { return };
         let epoch = Epoch { timeline, place: stream.done };
         let unseen = !self.observed.covers(epoch);
-        let context = self.context_mut(stream.context);
+        let observed = &self.observed;
+        let context = self.contexts.get_mut(stream.context).expect("contexts are never removed");
+        if GONE_UNPRUNED < context.gone.len() {
+            context.gone.retain(|gone| !observed.covers(gone.0));
+        }
         context.timelines.retain(|&other| other != timeline);
         context.blocking.retain(|&other| other != timeline);
         if unseen {

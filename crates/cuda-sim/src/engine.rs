@@ -12,6 +12,7 @@ use crate::cost;
 use crate::hazard::Hazard;
 use crate::kernel::{KernelCall, KernelFault, Launch};
 use crate::memory::DEVICE_ADDRESSES;
+use crate::memory::MappingKind;
 use crate::schedule::Schedule;
 use crate::shadow::Seen;
 use crate::state::{Answer, State};
@@ -38,7 +39,9 @@ impl Call {
         if self.busy.is_empty() {
             return Ok(());
         }
-        if self.chooser.is_timed() {
+        if *self.chooser.schedule() == Schedule::RealTime {
+            Ok(())
+        } else if self.chooser.is_timed() {
             self.settle()
         } else if self.chooser.is_scripted() {
             self.start_a_host_function()
@@ -490,7 +493,33 @@ impl State {
         self.break_context(context, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 
+    /// The first address of a launch that its device cannot reach.
+    fn out_of_reach(&self, launch: &Launch, context: usize) -> Option<u64> {
+        if self.devices.len() < 2 {
+            return None;
+        }
+        let device = self.context(context).device;
+        let within_reach = |address: u64| {
+            self.memory.mapping_at(address).is_none_or(|(_, mapping)| match mapping.kind {
+                MappingKind::Pinned | MappingKind::Registered => true,
+                MappingKind::Virtual { devices, .. } => {
+                    u32::try_from(device).is_ok_and(|device| devices >> device & 1 == 1)
+                }
+                MappingKind::Plain | MappingKind::Pool(_) => {
+                    let peers = &self.context(context).peers;
+                    mapping.device == device || peers.contains(&mapping.context)
+                }
+            })
+        };
+        let mut starts = launch.accesses.iter().map(|access| access.range.start);
+        starts.find(|&start| !within_reach(start))
+    }
+
     fn run_kernel(&mut self, launch: &Launch, seen: Seen) {
+        let context = self.live(seen.epoch.timeline).context;
+        if let Some(address) = self.out_of_reach(launch, context) {
+            return self.illegal_address(address, seen);
+        }
         let mut call = KernelCall::new(&mut self.memory, launch);
         let outside = set_inside(Inside::Kernel { called: None });
         let run = std::panic::AssertUnwindSafe(|| launch.body.run(&mut call));
@@ -500,7 +529,6 @@ impl State {
         if let Inside::Kernel { called: Some(call) } = inside {
             self.report(Hazard::CallInHostFunction { call });
         }
-        let context = self.live(seen.epoch.timeline).context;
         if let Err(panic) = result {
             let message = crate::explore::panic_text(panic.as_ref());
             let operation = self.describe(&seen);

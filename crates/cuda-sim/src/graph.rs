@@ -112,8 +112,7 @@ impl State {
         }
         let graph = self.graphs.insert(Graph::default());
         let id = self.new_id();
-        let number = self.captures.len();
-        self.captures.push(Some(Capture {
+        let capture = Capture {
             id,
             origin: timeline,
             mode,
@@ -122,7 +121,15 @@ impl State {
             invalid: false,
             graph,
             members: Vec::new(),
-        }));
+        };
+        let number = self.captures.iter().position(Option::is_none);
+        let number = number.unwrap_or_else(|| {
+            self.captures.push(None);
+            self.captures.len() - 1
+        });
+        if let Some(place) = self.captures.get_mut(number) {
+            *place = Some(capture);
+        }
         self.live_captures += 1;
         self.join_capture(timeline, number, &[]);
         Ok(())

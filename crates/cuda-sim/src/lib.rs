@@ -15,8 +15,8 @@
 //! the same in every run; the lock of a machine is not held while a host function runs; all
 //! unsafe code is in `shims`.
 //!
-//! Not simulated, and answered with `CUDA_ERROR_NOT_SUPPORTED` or absent from the table: managed
-//! memory, physical memory on the host, external semaphores, memory and events shared between
+//! Not simulated, and answered with `CUDA_ERROR_NOT_SUPPORTED`: managed memory, physical memory on
+//! the host, external semaphores, memory and events shared between
 //! processes, exported handles, child graphs, graphs built node by node, launch attributes, event
 //! flags of `cuEventRecordWithFlags` and `cuStreamWaitEvent`, texture and surface calls. A
 //! pageable source of an asynchronous copy is read at the call. Memory of a pool is new memory

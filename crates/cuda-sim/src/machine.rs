@@ -222,6 +222,13 @@ impl Machine {
         std::mem::take(&mut self.aside().hazards)
     }
 
+    /// How many hazards there were so far, taken ones and those beyond the 4096 that are kept
+    /// included.
+    #[must_use]
+    pub fn hazard_count(&self) -> u64 {
+        self.aside().hazard_count
+    }
+
     /// How often each entry point was called so far.
     #[must_use]
     pub fn journal(&self) -> Journal {

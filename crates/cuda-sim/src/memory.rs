@@ -19,10 +19,10 @@ pub(crate) enum MappingKind {
     Plain,
     /// Memory of a stream-ordered pool, by the pool's handle.
     Pool(usize),
-    /// A physical handle mapped into a reservation; whether access was set.
+    /// A physical handle mapped into a reservation; the devices that may use it, a bit each.
     Virtual {
         handle: usize,
-        accessible: bool,
+        devices: u64,
     },
     Pinned,
     Registered,
@@ -204,7 +204,7 @@ impl Memory {
             let (start, mapping) = self.mapping_at(cursor)?;
             let stop = end.min(start + mapping.bytes);
             let may_go_on = match mapping.kind {
-                MappingKind::Virtual { accessible, .. } => accessible,
+                MappingKind::Virtual { devices, .. } => devices != 0,
                 MappingKind::Plain
                 | MappingKind::Pool(_)
                 | MappingKind::Pinned

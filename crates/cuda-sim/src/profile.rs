@@ -1,6 +1,7 @@
 //! What a simulated device is: its memory, its attributes, its driver's age.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use cuda_sys::CUdevice_attribute as Attribute;
 
@@ -30,6 +31,8 @@ pub struct DeviceProfile {
     pub reuse: HandleReuse,
     /// Whether it and other such devices can reach each other's memory.
     pub peer_access: bool,
+    /// How many hardware queues the streams share; with `None` each has its own.
+    pub hardware_queues: Option<NonZeroU32>,
     /// Bytes of one granule of virtual memory.
     pub granularity_bytes: u64,
     attributes: BTreeMap<u32, i32>,
@@ -49,6 +52,7 @@ impl DeviceProfile {
             missing: Vec::new(),
             reuse: HandleReuse::LastInFirstOut,
             peer_access: true,
+            hardware_queues: None,
             granularity_bytes: 2 * MIB,
             attributes: hopper_attributes(),
         }
@@ -115,6 +119,13 @@ impl DeviceProfile {
     #[must_use]
     pub fn with_peer_access(mut self, peer_access: bool) -> Self {
         self.peer_access = peer_access;
+        self
+    }
+
+    /// With so many hardware queues for all streams: those that share one hold each other up.
+    #[must_use]
+    pub fn with_hardware_queues(mut self, count: NonZeroU32) -> Self {
+        self.hardware_queues = Some(count);
         self
     }
 

@@ -18,7 +18,7 @@ use crate::kernel::KernelBody;
 use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::ptx::Entry;
-use crate::schedule::Chooser;
+use crate::schedule::{Chooser, Schedule};
 use crate::shims::raw::HostCall;
 use crate::stream::Stream;
 use crate::tenancy::Tenancy;
@@ -28,6 +28,9 @@ pub(crate) type Answer<T = ()> = Result<T, CUresult>;
 
 /// How many operations a stream holds before the submitter has to wait.
 pub(crate) const QUEUE_MAX: usize = 1024;
+
+/// How many hazards are kept until they are taken.
+pub(crate) const HAZARDS_MAX: usize = 4096;
 
 /// What a machine can be told when it is built, beside its devices.
 #[derive(Debug, Clone)]
@@ -100,6 +103,7 @@ pub(crate) struct State {
     pub(crate) plain_freed_in_order: BTreeSet<u64>,
     pub(crate) tenancy: Tenancy,
     pub(crate) hazards: Vec<Hazard>,
+    pub(crate) hazard_count: u64,
     pub(crate) journal: Journal,
     pub(crate) faults: Faults,
     pub(crate) chooser: Chooser,
@@ -152,6 +156,7 @@ impl State {
             plain_freed_in_order: BTreeSet::new(),
             tenancy: Tenancy::default(),
             hazards: Vec::new(),
+            hazard_count: 0,
             journal: Journal::new(),
             faults: Faults::default(),
             chooser,
@@ -235,13 +240,17 @@ impl State {
         self.observed.learn(epoch, clock);
     }
 
+    /// Keeps a hazard, unless there are too many already, and counts it.
     pub(crate) fn report(&mut self, hazard: Hazard) {
-        self.hazards.push(hazard);
+        self.hazard_count += 1;
+        if self.hazards.len() < HAZARDS_MAX {
+            self.hazards.push(hazard);
+        }
     }
 
     /// Virtual time, or real time where operations take real time.
     pub(crate) fn time(&self) -> u64 {
-        if matches!(self.chooser.schedule(), crate::schedule::Schedule::RealTime) {
+        if *self.chooser.schedule() == Schedule::RealTime {
             u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
         } else {
             self.now

@@ -5,6 +5,7 @@
 //! had observed. It is compared with every earlier access to its bytes, whether or not the two
 //! would ever have overlapped.
 
+use cuda_sys::CUresult;
 use smallvec::SmallVec;
 
 use crate::call::Call;
@@ -34,11 +35,14 @@ impl Call {
 
     /// A full queue makes the submitter wait until there is room.
     pub(crate) fn make_room(&mut self, timeline: u32) -> Answer {
-        while QUEUE_MAX <= self.live(timeline).queue.len() {
-            let next = self.live(timeline).done + 1;
+        loop {
+            let stream = self.stream(timeline).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+            if stream.queue.len() < QUEUE_MAX {
+                return Ok(());
+            }
+            let next = stream.done + 1;
             self.complete(&[(timeline, next)])?;
         }
-        Ok(())
     }
 }
 
@@ -49,6 +53,7 @@ impl State {
         self.legacy_edges(timeline, &mut after);
         let number = self.new_number();
         let place = self.live(timeline).submitted() + 1;
+        self.hardware_queue(timeline, place, &mut after);
         let seen = Seen { epoch: Epoch { timeline, place }, number, label: work.label() };
         if let Work::Kernel(launch) = &work {
             let launch = std::sync::Arc::clone(launch);
@@ -58,13 +63,24 @@ impl State {
         }
         let is_host_function = matches!(work, Work::HostFunction(_));
         self.host_functions += usize::from(is_host_function);
-        let submitted_at = self.now;
+        let submitted_at = self.time();
         let stream = self.live_mut(timeline);
         let clock = is_host_function.then(|| stream.clock.clone());
         let queued = Queued { number, work, after, submitted_at, clock, started: false };
         stream.queue.push_back(queued);
         self.note_busy(timeline);
         number
+    }
+
+    /// Streams that share a hardware queue run one after the other. That is no order to build
+    /// on: it holds things up and proves nothing.
+    fn hardware_queue(&mut self, timeline: u32, place: u64, after: &mut Vec<(u32, u64)>) {
+        let device = self.context(self.live(timeline).context).device;
+        let device = self.device_mut(device);
+        let Some(count) = device.profile.hardware_queues else { return };
+        let queue = timeline % count.get();
+        let before = device.queue_tails.insert(queue, (timeline, place));
+        after.extend(before.filter(|&(other, _)| other != timeline));
     }
 
     fn note_busy(&mut self, timeline: u32) {

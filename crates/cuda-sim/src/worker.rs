@@ -8,6 +8,9 @@ use crate::schedule::Schedule;
 /// How long it sleeps at most when nothing wakes it.
 const NAP: Duration = Duration::from_millis(50);
 
+/// How often it looks at gates.
+const AT_A_GATE: Duration = Duration::from_millis(1);
+
 /// Starts the thread; it ends with the machine.
 pub(crate) fn spawn(slot: &'static Slot, serial: u64) {
     let started = std::thread::Builder::new()
@@ -37,7 +40,12 @@ fn serve(slot: &'static Slot, serial: u64) -> bool {
     let mut nap = NAP;
     if matches!(call.chooser.schedule(), Schedule::RealTime) {
         call.run_due();
-        nap = call.next_due().map_or(NAP, |due| Duration::from_nanos(due - call.time().min(due)));
+        if !call.busy.is_empty() {
+            nap = AT_A_GATE;
+        }
+        if let Some(due) = call.next_due() {
+            nap = nap.min(Duration::from_nanos(due.saturating_sub(call.time())));
+        }
         if !call.host_jobs.is_empty() {
             return true;
         }

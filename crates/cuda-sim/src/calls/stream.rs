@@ -82,14 +82,18 @@ impl Call {
         let stream = self.live(timeline);
         let place = stream.submitted();
         let refused = if stream.refused.0 == place { stream.refused.1 } else { 0 };
+        let (context, clock) = (stream.context, stream.clock.clone());
         let ready = self.ask(&[(timeline, place)], refused)?;
-        let context = self.live(timeline).context;
         self.check_context(context)?;
         if !ready {
-            self.live_mut(timeline).refused = (place, refused + 1);
+            if let Some(stream) = self.stream_mut(timeline) {
+                stream.refused = (place, refused + 1);
+            }
             return Err(CUresult::CUDA_ERROR_NOT_READY);
         }
-        self.see_stream(timeline, place);
+        let finish = self.stream(timeline).map_or(0, |stream| stream.finish_of(place));
+        self.now = self.now.max(finish);
+        self.observe(Epoch { timeline, place }, &clock);
         Ok(())
     }
 
@@ -103,16 +107,6 @@ impl Call {
         self.check_context(context)?;
         self.observe(Epoch { timeline, place }, &clock);
         Ok(())
-    }
-
-    /// The host has seen a stream complete up to a place that was its end a moment ago.
-    fn see_stream(&mut self, timeline: u32, place: u64) {
-        let Some(stream) = self.stream(timeline) else { return };
-        let finish = stream.finish_of(place);
-        self.now = self.now.max(finish);
-        if self.stream(timeline).is_some_and(|stream| stream.submitted() == place) {
-            self.observe_stream(timeline);
-        }
     }
 
     /// What a query answers: a choice, as long as both answers are true to some device.

@@ -136,7 +136,7 @@ impl Call {
         physical.mappings += 1;
         let (backing, device) = (physical.backing, physical.device);
         self.memory.share_backing(backing);
-        let kind = MappingKind::Virtual { handle, accessible: false };
+        let kind = MappingKind::Virtual { handle, devices: 0 };
         let context = self.current(self.thread).unwrap_or(usize::MAX);
         self.memory.mappings.insert(address, new_mapping(bytes, backing, kind, device, context));
         Ok(())
@@ -158,7 +158,13 @@ impl Call {
         (cursor == end).then_some(starts)
     }
 
-    pub(crate) fn set_access(&mut self, address: u64, bytes: usize, allowed: bool) -> Answer {
+    /// Lets devices use whole mappings, or no longer: each with the access it has from now on.
+    pub(crate) fn set_access(
+        &mut self,
+        address: u64,
+        bytes: usize,
+        accesses: &[(usize, bool)],
+    ) -> Answer {
         self.check_vmm()?;
         let starts = self.whole_mappings(address, crate::memory::size(bytes)).ok_or(INVALID)?;
         if starts.is_empty() {
@@ -166,9 +172,12 @@ impl Call {
         }
         for start in starts {
             if let Some(mapping) = self.memory.mappings.get_mut(&start)
-                && let MappingKind::Virtual { accessible, .. } = &mut mapping.kind
+                && let MappingKind::Virtual { devices, .. } = &mut mapping.kind
             {
-                *accessible = allowed;
+                for &(device, allowed) in accesses {
+                    let bit = 1_u64.checked_shl(u32::try_from(device).unwrap_or(64)).unwrap_or(0);
+                    *devices = if allowed { *devices | bit } else { *devices & !bit };
+                }
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ mod context;
 mod event;
 mod graph;
 mod host;
+mod ipc;
 mod memory;
 mod peer;
 mod pool;
@@ -84,6 +85,7 @@ pub(crate) fn find<const SLOT: usize>(name: &str) -> Option<*const c_void> {
         .or_else(|| host::find::<SLOT>(name))
         .or_else(|| graph::find::<SLOT>(name))
         .or_else(|| peer::find::<SLOT>(name))
+        .or_else(|| ipc::find::<SLOT>(name))
 }
 
 /// Fills a table from what [`find`] gives.

@@ -68,13 +68,14 @@ shims! {
         if count == 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let mut allowed = false;
+        let mut accesses = Vec::with_capacity(count);
         for index in 0..count {
             let description = descriptions.get_at(index)?;
-            call.device(description.location.id)?;
-            allowed |= description.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+            let device = call.device(description.location.id)?;
+            let none = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+            accesses.push((device, description.flags != none));
         }
-        call.set_access(address, bytes, allowed)
+        call.set_access(address, bytes, &accesses)
     }
 
     "cuMemGetAccess" mem_get_access(
@@ -85,7 +86,7 @@ shims! {
     ) {
         let mapping = call.memory.mapping_at(address).map(|(_, mapping)| mapping.kind);
         let flags = match mapping {
-            Some(MappingKind::Virtual { accessible: false, .. }) => {
+            Some(MappingKind::Virtual { devices: 0, .. }) => {
                 CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE
             }
             Some(_) => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,

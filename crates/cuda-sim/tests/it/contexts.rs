@@ -166,3 +166,25 @@ fn several_devices_reach_each_other_where_the_profile_says_so() {
         }
     }
 }
+
+#[test]
+fn a_kernel_reaches_another_devices_memory_with_peer_access_only() {
+    for enabled in [true, false] {
+        let builder = Machine::builder().device(DeviceProfile::h200());
+        let rig = Rig::build(builder.device(DeviceProfile::h200()));
+        let mut other = ptr::null_mut();
+        ok!(rig, device_primary_ctx_retain(&raw mut other, 1));
+        ok!(rig, ctx_push_current(other));
+        let block = rig.alloc(512);
+        ok!(rig, ctx_pop_current(ptr::null_mut()));
+        if enabled {
+            ok!(rig, ctx_enable_peer_access(other, 0));
+        }
+        let stream = rig.stream();
+        rig.put(stream, block, 5);
+        let code = cu!(rig, stream_synchronize(stream));
+        let illegal = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+        assert_eq!(code, if enabled { SUCCESS } else { illegal });
+        assert_eq!(rig.peek(block), if enabled { 5 } else { 0 });
+    }
+}

@@ -247,3 +247,17 @@ fn l28_a_synchronous_copy_completes_nothing_of_other_streams() {
     });
     assert_eq!(races, 1);
 }
+
+#[test]
+fn hazards_beyond_the_limit_are_counted_and_not_kept() {
+    let rig = Rig::new(Schedule::Eager);
+    let (a, b) = (rig.stream(), rig.stream());
+    let block = rig.alloc(64);
+    for value in 0..3_000 {
+        rig.put(a, block, value);
+        rig.put(b, block, value);
+    }
+    assert_eq!(rig.machine.hazard_count(), 5_999);
+    assert_eq!(rig.machine.take_hazards().len(), 4_096);
+    assert_eq!(rig.machine.hazards().len(), 0);
+}

@@ -91,3 +91,48 @@ fn entry_points_are_found_by_name_and_version() {
         assert_eq!(pointer.is_null(), code != CUresult::CUDA_SUCCESS);
     }
 }
+
+#[test]
+fn l12_streams_that_share_a_hardware_queue_hold_each_other_up_and_prove_nothing() {
+    let one = std::num::NonZeroU32::MIN;
+    let profile = DeviceProfile::h200().with_hardware_queues(one);
+    let rig = Rig::build(Machine::builder().device(profile).schedule(Schedule::Lazy));
+    let (a, b) = (rig.stream(), rig.stream());
+    let block = rig.alloc(4);
+    rig.put(a, block, 1);
+    rig.put(b, block, 2);
+    ok!(rig, stream_synchronize(b));
+    assert_eq!(rig.machine.pending_operations(), 0, "the first had to run first");
+    assert_eq!(rig.peek(block), 2);
+    assert_eq!(rig.machine.take_hazards().len(), 1, "and is still not ordered before");
+}
+
+#[test]
+fn what_is_not_simulated_is_refused() {
+    let rig = Rig::new(Schedule::Seeded(1));
+    let mut address = 0;
+    let refused = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+    assert_eq!(cu!(rig, mem_alloc_managed?(&raw mut address, 512, 1)), refused);
+    let mut handle = cuda_sys::CUipcMemHandle::default();
+    assert_eq!(cu!(rig, ipc_get_mem_handle?(&raw mut handle, address)), refused);
+}
+
+#[test]
+fn every_entry_point_is_there_for_a_new_driver() {
+    let machine = Machine::builder().build();
+    let table = machine.table();
+    let mut absent = Vec::new();
+    for entry in cuda_sys::Table::ENTRY_POINTS {
+        let name = std::ffi::CString::new(entry.name).unwrap();
+        let (mut pointer, mut found) =
+            (std::ptr::null_mut(), cuda_sys::CUdriverProcAddressQueryResult(7));
+        let ask = table.get_proc_address().unwrap();
+        let version = i32::try_from(entry.since).unwrap();
+        // SAFETY: the name ends with a zero byte and the results are the test's.
+        let code = unsafe { ask(name.as_ptr(), &raw mut pointer, version, 0, &raw mut found) };
+        if code != CUresult::CUDA_SUCCESS || pointer.is_null() {
+            absent.push(entry.name);
+        }
+    }
+    assert_eq!(absent, Vec::<&str>::new());
+}

@@ -103,6 +103,10 @@ impl Rig for SimulatedRig {
         Some(self.machine.calls(entry_point))
     }
 
+    fn used_bytes(&self) -> Option<u64> {
+        Some(self.machine.used_bytes())
+    }
+
     fn pause(&self) {
         self.machine.advance(PAUSE);
     }

@@ -3,9 +3,15 @@
 //! `tests/it` runs them on the simulated driver under many schedules, `tests/gpu` runs the same
 //! ones on a GPU.
 
+pub mod capture;
+pub mod exit;
+pub mod lifecycle;
+pub mod limits;
 pub mod order;
 pub mod rig;
+pub mod split_merge;
 pub mod uses;
+pub mod waits;
 
 use rig::Rig;
 
@@ -64,5 +70,53 @@ scenarios! {
         implicit_order_of_the_legacy_stream_is_no_knowledge
         a_synchronous_copy_says_nothing_of_other_streams
         a_new_stream_does_not_inherit_the_order_of_an_old_one
+    }
+    waits {
+        above_the_pending_bound_a_stream_waits_on_the_device
+        the_block_with_the_fewest_and_oldest_fences_goes_first
+        no_stream_waits_for_a_gate_of_the_host
+        no_stream_waits_for_a_host_function
+        nobody_waits_where_it_was_forbidden
+        what_was_waited_for_is_known_from_then_on
+    }
+    split_merge {
+        a_joined_block_is_after_all_its_parts
+        the_middle_of_a_joined_block_is_after_both_parts
+        a_split_block_gives_each_part_its_own_history
+        the_rest_of_a_split_block_keeps_its_uses
+        blocks_of_one_stream_join_without_a_call
+        a_pending_neighbour_does_not_hold_up_a_ready_block
+    }
+    limits {
+        a_request_above_the_limit_says_that_it_can_never_fit
+        an_out_of_memory_error_says_who_holds_what
+        at_the_limit_a_stream_waits_on_the_device
+        at_the_limit_the_host_waits_where_streams_may_not
+        the_host_is_not_made_to_wait_for_its_own_gate
+        cached_memory_makes_room_for_growth
+        memory_goes_back_only_when_it_is_complete
+        empty_cache_waits_and_gives_everything_back
+        the_limit_is_kept
+    }
+    lifecycle {
+        zero_bytes_are_a_block_without_memory
+        a_raw_block_can_be_taken_back_once
+        a_raw_block_of_another_allocator_is_refused
+        a_block_may_be_freed_on_another_thread
+        a_per_thread_stream_is_fenced_by_its_own_thread
+        a_stream_may_go_before_its_blocks
+        a_hold_keeps_a_block_beyond_its_free
+        blocks_outlive_the_allocators_handle
+    }
+    capture {
+        memory_handed_out_in_a_capture_is_complete
+        a_graph_holds_what_it_uses
+        memory_goes_in_and_out_of_a_capture
+        the_allocator_breaks_no_capture
+    }
+    exit {
+        an_allocator_may_go_while_blocks_are_pending
+        streams_may_go_before_the_allocator
+        streams_that_come_and_go_leave_nothing_behind
     }
 }

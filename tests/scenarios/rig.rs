@@ -21,6 +21,8 @@ pub const WHOLE: u64 = 2 << 20;
 /// How long a stream is busy that is to be busy for a while.
 const BUSY: Duration = Duration::from_millis(25);
 const GATES: usize = 64;
+/// A word in every so many is written and checked.
+const STRIDE_WORDS: u64 = 1024;
 
 /// A device under test, with somebody who watches.
 pub trait Rig {
@@ -42,6 +44,9 @@ pub trait Rig {
 
     /// How many calls one entry point has had, where that is counted.
     fn calls_of(&self, entry_point: &str) -> Option<u64>;
+
+    /// How much device memory is taken, where that is known exactly.
+    fn used_bytes(&self) -> Option<u64>;
 
     /// Lets some time pass, in which the device does what it can.
     fn pause(&self);
@@ -133,15 +138,18 @@ impl Desk {
         Gate { gates: &self.gates, index }
     }
 
-    /// Writes a word all over a range. No use is recorded.
+    /// Writes a word to both ends of a range and in many places between. No use is recorded.
     pub fn fill(&self, stream: &Stream, mut range: DeviceSpan, word: u32) {
-        let _running = self.kernels.fill_u32(stream, &mut range, word).expect("a fill");
+        let stamped = self.kernels.stamp(stream, &mut range, STRIDE_WORDS, word);
+        let _running = stamped.expect("a stamp");
     }
 
-    /// Counts the words of a range that are not `word`. No use is recorded.
+    /// Counts the words of those that [`Desk::fill`] writes that are not `word`. No use is recorded.
     pub fn check(&self, stream: &Stream, range: DeviceSpan, word: u32) {
         let mut counter = self.counter();
-        let _running = self.kernels.check_u32(stream, &range, word, &mut counter).expect("a check");
+        let kernels = &self.kernels;
+        let checked = kernels.check_stamp(stream, &range, STRIDE_WORDS, word, &mut counter);
+        let _running = checked.expect("a check");
     }
 
     /// Waits for everything and tells how many words were wrong so far.
@@ -244,7 +252,7 @@ impl<'rig> Held<'rig> {
         self.block().address()
     }
 
-    /// Writes a word all over it. No use is recorded.
+    /// Writes a word all through it. No use is recorded.
     pub fn fill(&self, stream: &Stream, word: u32) {
         self.rig.desk().fill(stream, self.range(), word);
     }
@@ -261,10 +269,23 @@ impl<'rig> Held<'rig> {
         address
     }
 
+    /// Gives it back.
+    pub fn give_back(self) {
+        self.try_free().expect("a free");
+    }
+
     /// Gives it back and says what went wrong.
-    pub fn try_free(mut self) -> Result<(), FreeError> {
+    pub fn try_free(self) -> Result<(), FreeError> {
+        self.free_by(Block::free)
+    }
+
+    /// Gives it back by another way.
+    pub fn free_by(
+        mut self,
+        free: impl FnOnce(Block) -> Result<(), FreeError>,
+    ) -> Result<(), FreeError> {
         self.rig.dead(self.range(), self.home_id);
-        self.block.take().expect("the block leaves only when it is freed").free()
+        free(self.block.take().expect("the block leaves only when it is freed"))
     }
 
     /// Gives it back although something that still uses it holds it.
@@ -272,11 +293,6 @@ impl<'rig> Held<'rig> {
         let (rig, range, home_id) = (self.rig, self.range(), self.home_id);
         drop(self.block.take());
         Estate { rig, range, home_id }
-    }
-
-    /// Gives the block out of the watch's hands, still alive.
-    pub fn into_block(mut self) -> Block {
-        self.block.take().expect("the block leaves only when it is freed")
     }
 }
 

@@ -201,7 +201,7 @@ pub fn a_burst_of_frees_records_once_for_a_used_stream(rig: &dyn Rig) {
         block.block().record_stream(&user);
         block.block().record_stream(&other);
     }
-    let free_all = || blocks.into_iter().for_each(|block| drop(block.free()));
+    let free_all = || blocks.into_iter().for_each(|block| block.give_back());
     let ((), records) = calls_of(rig, "cuEventRecord", free_all);
     assert!(records.is_none_or(|records| records == 2), "{records:?} records for two streams");
     assert_eq!(allocator.stats().pending_bytes.current, 16 * BLOCK);
@@ -358,7 +358,7 @@ pub fn steady_reuse_on_one_stream_makes_no_call(rig: &dyn Rig) {
         let sizes = [512, 4 << 10, 60_000, BLOCK, 1 << 20, 3 << 20];
         let round = || {
             let blocks = sizes.map(|bytes| take(rig, &allocator, &stream, bytes));
-            blocks.into_iter().for_each(|block| drop(block.free()));
+            blocks.into_iter().for_each(|block| block.give_back());
         };
         round();
         let work = take(rig, &allocator, &stream, BLOCK);

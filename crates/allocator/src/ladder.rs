@@ -91,11 +91,16 @@ impl Inner {
         }
     }
 
-    /// Blocks the host until the points have passed; false if nothing could be waited for.
+    /// Blocks the host until the points have passed, except those behind a gate of the host;
+    /// false if nothing could be waited for.
     fn wait_on_host(&self, points: &[Point]) -> bool {
         let mut waited = false;
         for point in points {
             let Some(order) = self.order_of(point.stream) else { continue };
+            // The host that waits for a gate may be the one that opens it later (R5).
+            if order.is_known_gated() && !order.is_complete(*point) {
+                continue;
+            }
             waited |= order.synchronize_point(*point).is_ok();
         }
         waited

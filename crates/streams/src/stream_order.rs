@@ -109,6 +109,13 @@ impl StreamOrder {
         self.core.slot().is_gated() || (self.core.may_hide_gates() && !self.is_retired())
     }
 
+    /// Whether something is queued here that is known to wait for the host: a host function, a
+    /// gate, or a wait for a stream that has one. A host that waited for it might wait for itself.
+    #[must_use]
+    pub fn is_known_gated(&self) -> bool {
+        self.core.slot().is_gated()
+    }
+
     /// Whether an allocator may make another stream wait for this one (R5).
     #[must_use]
     pub fn may_be_waited_on(&self) -> bool {

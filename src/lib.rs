@@ -35,3 +35,6 @@ pub use streams::{
     self, Capture, CaptureMode, Context, CurrentStream, Device, Driver, Event, Graph, GraphExec,
     Kernel, Module, Stream, StreamOptions, StreamPool, Submission,
 };
+
+#[cfg(all(test, feature = "sim"))]
+mod tests;

@@ -77,7 +77,7 @@ shims! {
         out.put_text(&format!("0000:{:02x}:00.0", number + 1), room)
     }
 
-    "cuDevicePrimaryCtxRetain" primary_retain(call, out: *mut CUcontext, device: CUdevice) {
+    "cuDevicePrimaryCtxRetain" device_primary_ctx_retain(call, out: *mut CUcontext, device: CUdevice) {
         let device = call.device(device)?;
         if let Some(code) = call.device_mut(device).broken {
             return Err(code);
@@ -87,12 +87,12 @@ shims! {
         out.put(raw(handle))
     }
 
-    "cuDevicePrimaryCtxRelease" primary_release(call, device: CUdevice) {
+    "cuDevicePrimaryCtxRelease" device_primary_ctx_release(call, device: CUdevice) {
         let device = call.device(device)?;
         call.release_primary(device)
     }
 
-    "cuDevicePrimaryCtxReset" primary_reset(call, device: CUdevice) {
+    "cuDevicePrimaryCtxReset" device_primary_ctx_reset(call, device: CUdevice) {
         let device = call.device(device)?;
         if let Some(context) = call.device_mut(device).primary {
             call.destroy_context(context);
@@ -100,13 +100,13 @@ shims! {
         Ok(())
     }
 
-    "cuDevicePrimaryCtxSetFlags" primary_set_flags(call, device: CUdevice, flags: c_uint) {
+    "cuDevicePrimaryCtxSetFlags" device_primary_ctx_set_flags(call, device: CUdevice, flags: c_uint) {
         let device = call.device(device)?;
         call.device_mut(device).primary_flags = flags;
         Ok(())
     }
 
-    "cuDevicePrimaryCtxGetState" primary_get_state(
+    "cuDevicePrimaryCtxGetState" device_primary_ctx_get_state(
         call,
         device: CUdevice,
         flags: *mut c_uint,

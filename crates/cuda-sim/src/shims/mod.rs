@@ -33,6 +33,14 @@ macro_rules! shims {
             ) -> $crate::state::Answer $body
         )*
 
+        /// Compiles only if each C function has the signature that the header declares.
+        #[cfg(test)]
+        pub(super) fn have_declared_signatures(table: &cuda_sys::Table) {
+            $($crate::shims::has_signature::<
+                unsafe extern "C" fn($($type),*) -> cuda_sys::CUresult,
+            >(&table.$name());)*
+        }
+
         /// The C function of an entry point, for one slot.
         pub(super) fn find<const SLOT: usize>(name: &str) -> Option<*const std::ffi::c_void> {
             match name {
@@ -94,7 +102,41 @@ pub(crate) fn fill(
     find: impl FnMut(&cuda_sys::EntryPoint, u64) -> *const c_void,
 ) -> cuda_sys::Table {
     // SAFETY: each function was made by `shims!` with the parameters that the header declares
-    // for its entry point, and functions are never unloaded.
+    // for its entry point, which a test has the compiler compare, and is never unloaded.
     let filled = unsafe { cuda_sys::Table::fill(Some(version), find) };
     filled.expect("every required entry point is simulated and cannot be removed")
 }
+
+#[cfg(test)]
+mod signatures {
+    use cuda_sys::{MissingEntryPoint, Table};
+
+    /// What a table gives for an entry point of signature `F`: the function, or perhaps not.
+    pub(crate) trait Gives<F> {}
+
+    impl<F> Gives<F> for F {}
+
+    impl<F> Gives<F> for Result<F, MissingEntryPoint> {}
+
+    pub(crate) fn has_signature<F>(_: &impl Gives<F>) {}
+
+    #[test]
+    fn shims_have_the_signatures_of_the_table() {
+        let machine = crate::Machine::builder().build();
+        let table: &Table = &machine.table();
+        super::start::have_declared_signatures(table);
+        super::context::have_declared_signatures(table);
+        super::memory::have_declared_signatures(table);
+        super::transfer::have_declared_signatures(table);
+        super::vmm::have_declared_signatures(table);
+        super::pool::have_declared_signatures(table);
+        super::stream::have_declared_signatures(table);
+        super::event::have_declared_signatures(table);
+        super::host::have_declared_signatures(table);
+        super::graph::have_declared_signatures(table);
+        super::peer::have_declared_signatures(table);
+        super::ipc::have_declared_signatures(table);
+    }
+}
+#[cfg(test)]
+use signatures::has_signature;

@@ -105,7 +105,7 @@ shims! {
         out.put(host(call.device_mut(device).profile.granularity_bytes))
     }
 
-    "cuMemGetAllocationPropertiesFromHandle" mem_get_allocation_properties(
+    "cuMemGetAllocationPropertiesFromHandle" mem_get_allocation_properties_from_handle(
         call,
         out: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,

@@ -15,6 +15,7 @@ mod host_functions;
 mod lifetimes;
 mod memory;
 mod profiles;
+mod random_programs;
 mod real_time;
 mod rig;
 mod schedules;

@@ -6,5 +6,6 @@
 #[macro_use]
 #[path = "../scenarios/mod.rs"]
 mod scenarios;
+mod controls;
 mod scheduled;
 mod simulated_rig;

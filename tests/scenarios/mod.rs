@@ -3,6 +3,7 @@
 //! `tests/it` runs them on the simulated driver under many schedules, `tests/gpu` runs the same
 //! ones on a GPU.
 
+pub mod broken;
 pub mod capture;
 pub mod exit;
 pub mod lifecycle;

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::driver::{DriverEvent, EventKind};
 use crate::error::Error;
 use crate::order::{EventVersion, Stamp};
-use crate::stream_core::{Capturing, StreamCore};
+use crate::stream_core::StreamCore;
 use crate::sync::{Arc, Mutex, lock};
 
 /// A marker that streams record, and that streams and the host wait for.
@@ -121,11 +121,11 @@ impl Event {
             return Err(Error::OtherContext { expected, found });
         }
         let entered = core.enter()?;
-        let capturing = core.capture_of(&entered)?;
+        let adding = core.add(&entered)?;
         let record = self.inner.version.begin();
-        let claim = match &capturing {
-            Capturing::Ours(capture) => LastRecord::Captured(Arc::clone(capture)),
-            Capturing::No => LastRecord::Stamped(Arc::new(core.stamp())),
+        let claim = match adding.capture() {
+            Some(capture) => LastRecord::Captured(Arc::clone(capture)),
+            None => LastRecord::Stamped(Arc::new(core.stamp())),
         };
         let recorded = self.inner.raw.record(entered.raw());
         self.inner.version.end(&record, |credited| {
@@ -138,33 +138,22 @@ impl Event {
     pub(crate) fn wait_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
         core.check_driver(self.inner.context.core().registry())?;
         let entered = core.enter()?;
-        let capturing = core.capture_of(&entered)?;
+        let adding = core.add(&entered)?;
         let version = self.inner.version.quiet();
         let last = lock(&self.inner.last).clone();
-        match (last, capturing) {
-            (LastRecord::Captured(theirs), capturing) => {
-                let joins = match &capturing {
-                    Capturing::No => theirs.is_active(),
-                    Capturing::Ours(ours) => Arc::ptr_eq(ours, &theirs),
-                };
-                if !joins {
-                    return Err(Error::CapturedEvent);
-                }
-                let newly = matches!(capturing, Capturing::No);
-                if newly {
-                    core.settle_token(entered.raw())?;
-                    theirs.add_member(core);
-                    core.drain_submissions();
-                }
-                entered.raw().wait(&self.inner.raw).inspect_err(|_| {
-                    if newly {
-                        core.leave_capture(&theirs);
-                    }
-                })
+        match (last, adding.capture()) {
+            (LastRecord::Captured(theirs), None) if theirs.is_active() => {
+                drop(adding);
+                core.join_capture(&entered, &theirs, |raw| raw.wait(&self.inner.raw))
             }
-            (_, Capturing::Ours(_)) => Err(core.capturing()),
-            (last, Capturing::No) => {
-                let point = core.submit_eagerly(&entered, |raw| raw.wait(&self.inner.raw))?;
+            (LastRecord::Captured(theirs), Some(ours)) if Arc::ptr_eq(ours, &theirs) => {
+                entered.raw().wait(&self.inner.raw)
+            }
+            (LastRecord::Captured(_), _) => Err(Error::CapturedEvent),
+            (_, Some(_)) => Err(core.capturing()),
+            (last, None) => {
+                let point =
+                    core.submit_eagerly(&entered, &adding, |raw| raw.wait(&self.inner.raw))?;
                 match last {
                     _ if !self.inner.version.is_still(version) => core.slot().gate(point.mark),
                     LastRecord::Stamped(stamp) => {

@@ -15,7 +15,6 @@ use crate::driver::{DriverExec, DriverGraph};
 use crate::error::{Code, Error};
 use crate::fence::Fence;
 use crate::stream::Stream;
-use crate::stream_core::Capturing;
 use crate::submission::Submission;
 use crate::sync::{Arc, Mutex, Ordering, lock};
 
@@ -73,20 +72,14 @@ impl Stream {
     pub fn begin_capture(&self, mode: CaptureMode) -> Result<Capture, Error> {
         let core = self.order().core();
         let entered = core.enter()?;
-        if let Capturing::Ours(_) = core.capture_of(&entered)? {
-            return Err(core.capturing());
-        }
-        core.settle_token(entered.raw())?;
-        // Announced before the driver is told, so that no call that takes itself for an eager one
-        // goes into the graph.
         let state = CaptureState::new();
-        state.add_member(core);
         core.context().captures.fetch_add(1, Ordering::SeqCst);
-        core.drain_submissions();
-        let begun = entered.raw().begin_capture(mode.into());
-        let capture =
-            Capture { stream: self.clone(), state, ended: begun.is_err(), thread: PhantomData };
-        begun.inspect_err(|_| drop(capture.finish())).map(|()| capture)
+        let begun = core.join_capture(&entered, &state, |raw| raw.begin_capture(mode.into()));
+        if let Err(error) = begun {
+            core.context().captures.fetch_sub(1, Ordering::SeqCst);
+            return Err(error);
+        }
+        Ok(Capture { stream: self.clone(), state, ended: false, thread: PhantomData })
     }
 }
 
@@ -108,30 +101,29 @@ impl Capture {
     /// The capture was broken, or a stream that took part was not waited for. It is over all the
     /// same.
     pub fn end(mut self) -> Result<Graph, Error> {
-        let raw = self.end_in_driver();
-        let held = self.finish();
+        let (raw, held) = self.finish();
         let context = Context::from_core(Arc::clone(self.stream.order().core().context()));
         Ok(Graph { raw: raw?, holds: Arc::new(Holds { held: Mutex::new(held) }), context })
     }
 
-    fn end_in_driver(&mut self) -> Result<DriverGraph, Error> {
+    /// Ends the capture on every stream that takes part.
+    fn finish(&mut self) -> (Result<DriverGraph, Error>, Vec<Hold>) {
         self.ended = true;
-        let entered = self.stream.order().core().enter()?;
-        entered.raw().end_capture()
-    }
-
-    fn finish(&self) -> Vec<Hold> {
-        self.stream.order().core().context().captures.fetch_sub(1, Ordering::SeqCst);
-        self.state.finish()
+        let core = self.stream.order().core();
+        let members = self.state.close();
+        members.iter().for_each(|member| member.membership.end());
+        members.iter().for_each(|member| member.drain());
+        let raw = core.enter().and_then(|entered| entered.raw().end_capture());
+        members.iter().for_each(|member| member.membership.ended());
+        core.context().captures.fetch_sub(1, Ordering::SeqCst);
+        (raw, self.state.take_holds())
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
         if !self.ended {
-            let thrown_away = self.end_in_driver();
             drop(self.finish());
-            drop(thrown_away);
         }
     }
 }

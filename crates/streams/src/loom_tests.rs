@@ -5,8 +5,9 @@
 use loom::model::Builder;
 use loom::thread;
 
+use crate::capture::{CaptureState, Membership};
 use crate::order::{EventVersion, Slot, StreamSlot};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, lock, yield_now};
 
 const ME: StreamSlot = StreamSlot::new(0);
 
@@ -141,5 +142,42 @@ fn o3_completion_never_goes_back() {
         thread.join().unwrap();
         assert!(stream.slot.is_complete(3));
         assert!(!stream.slot.has_news());
+    });
+}
+
+/// A stream's part in a capture, and whether the driver captures it.
+struct SharedMember {
+    membership: Membership,
+    driver_captures: Mutex<bool>,
+}
+
+impl SharedMember {
+    fn change(&self, captures: bool) {
+        while !self.membership.is_drained() {
+            yield_now();
+        }
+        *lock(&self.driver_captures) = captures;
+    }
+}
+
+#[test]
+fn c3_a_call_knows_whether_the_driver_captured_it() {
+    explore(|| {
+        let (membership, driver_captures) = (Membership::new(), Mutex::new(false));
+        let stream = Arc::new(SharedMember { membership, driver_captures });
+        let caller = Arc::clone(&stream);
+        let thread = thread::spawn(move || {
+            if let Some(adding) = caller.membership.add() {
+                let captured = *lock(&caller.driver_captures);
+                assert_eq!(adding.capture().is_some(), captured);
+            }
+        });
+        assert!(stream.membership.begin(&CaptureState::new()));
+        stream.change(true);
+        stream.membership.begun();
+        stream.membership.end();
+        stream.change(false);
+        stream.membership.ended();
+        thread.join().unwrap();
     });
 }

@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::driver::HostFunction;
 use crate::error::Error;
 use crate::event::Event;
-use crate::stream_core::{Capturing, StreamHandle};
+use crate::stream_core::StreamHandle;
 use crate::stream_order::StreamOrder;
 use crate::submission::Submission;
 use crate::sync::Arc;
@@ -140,13 +140,9 @@ impl Stream {
         if self.order.slot() == other.order.slot() {
             return Ok(());
         }
-        let core = other.order.core();
-        let entered = core.enter()?;
-        if let Capturing::Ours(_) = core.capture_of(&entered)? {
-            drop(entered);
+        if other.order.core().membership.is_captured() {
             return self.wait_event(&other.record_event()?);
         }
-        drop(entered);
         self.order.wait_fence_anyway(&other.order.fence_now()?)
     }
 
@@ -169,10 +165,8 @@ impl Stream {
     pub fn query(&self) -> Result<bool, Error> {
         let core = self.order.core();
         let entered = core.enter()?;
-        match core.capture_of(&entered)? {
-            Capturing::Ours(_) => Err(core.capturing()),
-            Capturing::No => core.query(&entered),
-        }
+        core.refuse_while_capturing(&entered)?;
+        core.query(&entered)
     }
 
     /// Blocks until everything submitted is done.
@@ -182,10 +176,8 @@ impl Stream {
     pub fn synchronize(&self) -> Result<(), Error> {
         let core = self.order.core();
         let entered = core.enter()?;
-        match core.capture_of(&entered)? {
-            Capturing::Ours(_) => return Err(core.capturing()),
-            Capturing::No => core.synchronize(&entered)?,
-        }
+        core.refuse_while_capturing(&entered)?;
+        core.synchronize(&entered)?;
         core.context().close_graves();
         Ok(())
     }

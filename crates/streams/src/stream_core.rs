@@ -12,7 +12,7 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::capture::CaptureState;
+use crate::capture::{Adding, CaptureState, Membership};
 use crate::context::ContextCore;
 use crate::driver::{DriverStream, HostFunction};
 use crate::error::Error;
@@ -21,8 +21,7 @@ use crate::fence_list::FenceList;
 use crate::order::{Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
 use crate::submission::{Submission, Token};
 use crate::sync::{
-    Arc, AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, ThreadId, Weak, current_thread, lock,
-    yield_now,
+    Arc, AtomicU32, Mutex, OnceLock, Ordering, ThreadId, Weak, current_thread, lock, yield_now,
 };
 
 /// In `users`: the stream takes no new calls.
@@ -65,8 +64,7 @@ pub(crate) struct StreamCore {
     traits: StreamTraits,
     handle: OnceLock<Weak<StreamHandle>>,
     pub(crate) fences: FenceList,
-    capture: Mutex<Option<Arc<CaptureState>>>,
-    is_captured: AtomicBool,
+    pub(crate) membership: Membership,
     last_token: Mutex<Weak<Token>>,
     host_functions: Mutex<Vec<HostFunction>>,
 }
@@ -89,12 +87,6 @@ impl Drop for Entered {
     }
 }
 
-/// Who captures a stream.
-pub(crate) enum Capturing {
-    No,
-    Ours(Arc<CaptureState>),
-}
-
 impl StreamHandle {
     pub(crate) fn open(
         context: &Arc<ContextCore>,
@@ -112,8 +104,7 @@ impl StreamHandle {
             traits,
             handle: OnceLock::new(),
             fences: FenceList::default(),
-            capture: Mutex::default(),
-            is_captured: AtomicBool::new(false),
+            membership: Membership::new(),
             last_token: Mutex::default(),
             host_functions: Mutex::default(),
         });
@@ -135,7 +126,7 @@ impl StreamHandle {
             return;
         }
         while self.users.load(Ordering::SeqCst) != RETIRED {
-            yield_now();
+            self.core.let_others_run();
         }
         let slot = self.core.slot();
         let mark = slot.retire();
@@ -252,13 +243,13 @@ impl StreamCore {
     }
 
     fn is_capturing_on(&self, raw: &DriverStream) -> bool {
-        self.is_captured.load(Ordering::SeqCst)
+        self.membership.is_captured()
             || (self.may_hide_captures() && raw.is_capturing().unwrap_or(true))
     }
 
     /// Whether the stream captures; yes if that cannot be found out.
     pub(crate) fn is_capturing(&self) -> bool {
-        if self.is_captured.load(Ordering::SeqCst) {
+        if self.membership.is_captured() {
             return true;
         }
         if !self.may_hide_captures() {
@@ -271,36 +262,57 @@ impl StreamCore {
         }
     }
 
-    /// Which capture a call made now goes into; an error if it is somebody else's.
-    pub(crate) fn capture_of(&self, entered: &Entered) -> Result<Capturing, Error> {
-        if let Some(capture) = self.own_capture() {
-            return Ok(Capturing::Ours(capture));
-        }
-        if self.may_hide_captures() && entered.raw().is_capturing()? {
+    /// Refuses a call that would break a capture of the stream.
+    pub(crate) fn refuse_while_capturing(&self, entered: &Entered) -> Result<(), Error> {
+        if self.is_capturing_on(entered.raw()) { Err(self.capturing()) } else { Ok(()) }
+    }
+
+    /// Announces a call that adds to the stream, whether it will run or be captured by us. Refused
+    /// while a capture begins or ends, and while somebody else captures.
+    pub(crate) fn add(&self, entered: &Entered) -> Result<Adding<'_>, Error> {
+        let adding = self.membership.add().ok_or_else(|| self.capturing())?;
+        let theirs = adding.capture().is_none() && self.may_hide_captures();
+        if theirs && entered.raw().is_capturing()? {
             return Err(self.capturing());
         }
-        Ok(Capturing::No)
+        Ok(adding)
     }
 
-    fn own_capture(&self) -> Option<Arc<CaptureState>> {
-        if !self.is_captured.load(Ordering::SeqCst) {
-            return None;
+    /// The same for a call that must not go into a graph.
+    pub(crate) fn add_eagerly(&self, entered: &Entered) -> Result<Adding<'_>, Error> {
+        let adding = self.add(entered)?;
+        if adding.capture().is_some() { Err(self.capturing()) } else { Ok(adding) }
+    }
+
+    /// Takes part in `capture` by `call`, which makes the driver's stream capture.
+    pub(crate) fn join_capture(
+        self: &Arc<Self>,
+        entered: &Entered,
+        capture: &Arc<CaptureState>,
+        call: impl FnOnce(&DriverStream) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let adding = self.add_eagerly(entered)?;
+        self.settle_token(entered.raw(), &adding)?;
+        drop(adding);
+        if !self.membership.begin(capture) {
+            return Err(self.capturing());
         }
-        lock(&self.capture).clone()
+        self.drain();
+        let joined = match capture.add_member(self) {
+            true => call(entered.raw()),
+            false => Err(Error::CapturedEvent),
+        };
+        match &joined {
+            Ok(()) => self.membership.begun(),
+            Err(_) => self.membership.ended(),
+        }
+        joined
     }
 
-    /// What is submitted from now on goes into `capture`.
-    pub(crate) fn enter_capture(&self, capture: Arc<CaptureState>) {
-        *lock(&self.capture) = Some(capture);
-        self.is_captured.store(true, Ordering::SeqCst);
-    }
-
-    /// `capture` is over, or never came to be.
-    pub(crate) fn leave_capture(&self, capture: &Arc<CaptureState>) {
-        let mut mine = lock(&self.capture);
-        if mine.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, capture)) {
-            *mine = None;
-            self.is_captured.store(false, Ordering::SeqCst);
+    /// Waits until every call that adds to the stream and began before the phase changed is over.
+    pub(crate) fn drain(&self) {
+        while !self.membership.is_drained() {
+            self.let_others_run();
         }
     }
 
@@ -309,7 +321,7 @@ impl StreamCore {
     }
 
     /// Records a pooled event at a new point of the stream.
-    pub(crate) fn record_fence(&self, raw: &DriverStream) -> Result<Fence, Error> {
+    pub(crate) fn record_fence(&self, raw: &DriverStream, _: &Adding<'_>) -> Result<Fence, Error> {
         self.record_fence_at(raw, self.slot().position())
     }
 
@@ -338,15 +350,14 @@ impl StreamCore {
     }
 
     /// Records the fence of a token that somebody still holds, before more is queued.
-    pub(crate) fn settle_token(&self, raw: &DriverStream) -> Result<(), Error> {
+    fn settle_token(&self, raw: &DriverStream, adding: &Adding<'_>) -> Result<(), Error> {
         let token = lock(&self.last_token).upgrade();
         if let Some(token) = token
             && !token.is_settled()
             && !self.registry.is_complete(token.point())
-            && !self.is_capturing_on(raw)
         {
             let shared = self.fence_without_news();
-            token.settle(shared.map_or_else(|| self.record_fence(raw), Ok)?);
+            token.settle(shared.map_or_else(|| self.record_fence(raw, adding), Ok)?);
         }
         Ok(())
     }
@@ -358,22 +369,20 @@ impl StreamCore {
         call: impl FnOnce(&DriverStream) -> Result<(), Error>,
     ) -> Result<Submission, Error> {
         let entered = self.enter()?;
-        match self.capture_of(&entered)? {
-            Capturing::Ours(capture) => {
-                capture.hold(hold());
-                call(entered.raw())?;
-                Ok(Submission::captured(self))
-            }
-            Capturing::No => {
-                let point = self.submit_eagerly(&entered, call)?;
-                let submission = Submission::at(self, point);
-                *lock(&self.last_token) = submission.token();
-                if self.context.is_synchronous() {
-                    self.finish_now(&submission)?;
-                }
-                Ok(submission)
-            }
+        let adding = self.add(&entered)?;
+        if let Some(capture) = adding.capture() {
+            capture.hold(hold());
+            call(entered.raw())?;
+            return Ok(Submission::captured(self));
         }
+        let point = self.submit_eagerly(&entered, &adding, call)?;
+        drop(adding);
+        let submission = Submission::at(self, point);
+        *lock(&self.last_token) = submission.token();
+        if self.context.is_synchronous() {
+            self.finish_now(&submission)?;
+        }
+        Ok(submission)
     }
 
     /// Debug mode. The operation is queued, so an error that only keeps us from waiting is not an
@@ -383,20 +392,17 @@ impl StreamCore {
         if self.context.raw.first_error().is_some() { waited } else { Ok(()) }
     }
 
-    /// Queues work on a stream that does not capture, and counts it. A capture that another thread
-    /// begins meanwhile either waits for the call, or is seen here and the call refused.
+    /// Queues work on a stream that does not capture, as `adding` has found, and counts it.
     pub(crate) fn submit_eagerly(
         &self,
         entered: &Entered,
+        adding: &Adding<'_>,
         call: impl FnOnce(&DriverStream) -> Result<(), Error>,
     ) -> Result<Point, Error> {
-        self.settle_token(entered.raw())?;
+        self.settle_token(entered.raw(), adding)?;
         let slot = self.slot();
         slot.start();
-        let called = match self.own_capture() {
-            None => call(entered.raw()),
-            Some(_) => Err(self.capturing()),
-        };
+        let called = call(entered.raw());
         let mark = slot.finish(called.is_ok());
         called?;
         Ok(self.point_at(mark.expect("a call that succeeded has a mark")))
@@ -420,11 +426,11 @@ impl StreamCore {
         Ok(())
     }
 
-    /// Waits until every call that began before `enter_capture` has returned.
-    pub(crate) fn drain_submissions(&self) {
-        while self.slot().quiet().is_none() {
-            yield_now();
-        }
+    /// While another thread finishes a driver call. One harmless call of our own lets a simulated
+    /// driver, which runs one thread at a time, switch to it.
+    fn let_others_run(&self) {
+        yield_now();
+        drop(self.context.raw.relaxed());
     }
 
     /// What is queued next may wait for the host.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::order::{Frontier, Point, StreamSlot};
 use crate::stream::Stream;
-use crate::stream_core::{Capturing, StreamCore, StreamKind};
+use crate::stream_core::{StreamCore, StreamKind};
 use crate::sync::Arc;
 
 /// What is known about one stream, and what can be asked: the stream as an allocator sees it.
@@ -143,10 +143,8 @@ impl StreamOrder {
             return Ok(fence);
         }
         let entered = self.core.enter()?;
-        match self.core.capture_of(&entered)? {
-            Capturing::Ours(_) => Err(self.core.capturing()),
-            Capturing::No => self.core.record_fence(entered.raw()),
-        }
+        let adding = self.core.add_eagerly(&entered)?;
+        self.core.record_fence(entered.raw(), &adding)
     }
 
     /// A fence that exists, covers `point`, and covers nothing submitted after it. No driver call.
@@ -189,11 +187,15 @@ impl StreamOrder {
             Err(Error::StreamGone { .. } | Error::WrongThread { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if self.core.is_capturing() {
-            return Ok(());
-        }
+        // Announced as if it added something: a capture that begins now waits for the answer, so
+        // that the question does not break it.
+        let adding = match self.core.add_eagerly(&entered) {
+            Ok(adding) => adding,
+            Err(Error::Capturing { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         if !self.core.query(&entered)? {
-            self.core.record_fence(entered.raw())?;
+            self.core.record_fence(entered.raw(), &adding)?;
         }
         Ok(())
     }
@@ -218,10 +220,8 @@ impl StreamOrder {
             return Ok(());
         }
         let entered = self.core.enter()?;
-        if let Capturing::Ours(_) = self.core.capture_of(&entered)? {
-            return Err(self.core.capturing());
-        }
-        let point = self.core.submit_eagerly(&entered, |raw| raw.wait(fence.event()))?;
+        let adding = self.core.add_eagerly(&entered)?;
+        let point = self.core.submit_eagerly(&entered, &adding, |raw| raw.wait(fence.event()))?;
         self.core.registry().learn_wait(self.slot(), fence.stamp(), point.mark);
         Ok(())
     }

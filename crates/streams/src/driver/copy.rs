@@ -1,6 +1,7 @@
 //! Copies and fills on a stream.
 //!
-//! Device addresses are numbers here: a wrong one is an error on the device, never an access to
+//! The context is made current for each: a stream's handle alone is known to be enough only for
+//! records, waits, queries and synchronisations. Device addresses are numbers here: a wrong one is an error on the device, never an access to
 //! memory of the Rust program. Host sides are slices or our own pinned memory.
 
 use std::ffi::c_void;
@@ -12,7 +13,7 @@ impl DriverStream {
     /// Begins a copy to the device. The caller keeps `source` as it is until the copy is done.
     pub(crate) fn copy_to_device(&self, destination: u64, source: &[u8]) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         let from = source.as_ptr().cast::<c_void>();
         // SAFETY: the source is readable for its length, and stays so by the caller's word.
         let code = unsafe {
@@ -25,7 +26,7 @@ impl DriverStream {
     /// is done.
     pub(crate) fn copy_to_host(&self, destination: &mut [u8], source: u64) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         let to = destination.as_mut_ptr().cast::<c_void>();
         // SAFETY: the destination is writable for its length, and stays so by the caller's word.
         let code = unsafe {
@@ -44,7 +45,7 @@ impl DriverStream {
         bytes: usize,
     ) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         let from = source.start().wrapping_add(offset).cast::<c_void>();
         // SAFETY: the part lies inside the live pinned memory by the caller's check.
         let code = unsafe {
@@ -63,7 +64,7 @@ impl DriverStream {
         bytes: usize,
     ) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         let to = destination.start().wrapping_add(offset).cast::<c_void>();
         // SAFETY: the part lies inside the live pinned memory by the caller's check.
         let code =
@@ -79,7 +80,7 @@ impl DriverStream {
         bytes: u64,
     ) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         // SAFETY: no host memory is touched.
         let code = unsafe {
             self.context().table().memcpy_dtod_async()(
@@ -95,7 +96,7 @@ impl DriverStream {
     /// Begins to fill `bytes` bytes.
     pub(crate) fn fill_bytes(&self, start: u64, value: u8, bytes: u64) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         // SAFETY: no host memory is touched.
         let code = unsafe {
             self.context().table().memset_d8_async()(start, value, host_size(bytes), self.raw())
@@ -106,7 +107,7 @@ impl DriverStream {
     /// Begins to fill `words` words of 32 bits.
     pub(crate) fn fill_words(&self, start: u64, value: u32, words: u64) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         // SAFETY: no host memory is touched.
         let code = unsafe {
             self.context().table().memset_d32_async()(start, value, host_size(words), self.raw())

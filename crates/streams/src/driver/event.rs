@@ -89,6 +89,7 @@ impl DriverEvent {
     /// Milliseconds from `start` to this event.
     pub(crate) fn elapsed_since(&self, start: &Self) -> Result<f32, Error> {
         self.context.ready()?;
+        let _current = self.context.current()?;
         let _relaxed = self.context.relaxed()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events are live, and the result is ours to write.

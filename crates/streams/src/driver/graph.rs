@@ -52,7 +52,7 @@ pub(crate) struct DriverExec {
 impl DriverExec {
     pub(crate) fn launch(&self, stream: &DriverStream) -> Result<(), Error> {
         self.context.ready()?;
-        let _current = stream.scope()?;
+        let _current = stream.context().current()?;
         // SAFETY: both objects are live.
         let code = unsafe { self.context.table().graph_launch()(self.raw.get(), stream.raw()) };
         self.context.check("cuGraphLaunch", code)

@@ -79,7 +79,7 @@ impl DriverStream {
     /// Queues `function`; one that is refused is cancelled.
     pub(crate) fn launch_host_function(&self, function: &HostFunction) -> Result<(), Error> {
         self.context().ready()?;
-        let _current = self.scope()?;
+        let _current = self.context().current()?;
         let data = ptr::without_provenance_mut(function.number);
         // SAFETY: the stream is live; the trampoline takes any number.
         let code = unsafe {

@@ -98,7 +98,7 @@ impl DriverStream {
     /// The id the driver never gives twice. Breaks a capture of this stream.
     pub(crate) fn id(&self) -> Result<u64, Error> {
         self.context.ready()?;
-        let _current = self.scope()?;
+        let _current = self.context.current()?;
         let mut id = 0;
         // SAFETY: the stream is live, and the result is ours to write.
         let code = unsafe { self.context.table().stream_get_id()?(self.raw(), &raw mut id) };
@@ -108,7 +108,7 @@ impl DriverStream {
 
     pub(crate) fn priority(&self) -> Result<i32, Error> {
         self.context.ready()?;
-        let _current = self.scope()?;
+        let _current = self.context.current()?;
         let mut priority = 0;
         // SAFETY: the stream is live, and the result is ours to write.
         let code =
@@ -120,7 +120,7 @@ impl DriverStream {
     /// Whether the stream runs beside the legacy stream.
     pub(crate) fn is_non_blocking(&self) -> Result<bool, Error> {
         self.context.ready()?;
-        let _current = self.scope()?;
+        let _current = self.context.current()?;
         let mut flags = 0;
         // SAFETY: the stream is live, and the result is ours to write.
         let code = unsafe { self.context.table().stream_get_flags()(self.raw(), &raw mut flags) };
@@ -175,7 +175,7 @@ impl DriverStream {
 
     pub(crate) fn begin_capture(&self, mode: CUstreamCaptureMode) -> Result<(), Error> {
         self.context.ready()?;
-        let _current = self.scope()?;
+        let _current = self.context.current()?;
         // SAFETY: the stream is live; an unknown mode is refused by the driver.
         let code = unsafe { self.context.table().stream_begin_capture()(self.raw(), mode) };
         self.context.check("cuStreamBeginCapture", code)
@@ -183,7 +183,7 @@ impl DriverStream {
 
     pub(crate) fn end_capture(&self) -> Result<DriverGraph, Error> {
         self.context.ready()?;
-        let _current = self.scope()?;
+        let _current = self.context.current()?;
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is live, and the result is ours to write.
         let code = unsafe { self.context.table().stream_end_capture()(self.raw(), &raw mut graph) };

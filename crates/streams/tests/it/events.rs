@@ -147,3 +147,23 @@ fn l3_a_future_ends_by_completion() {
     assert!(0 < polls, "the device had not begun");
     assert!(a.order().is_complete(used));
 }
+
+#[test]
+fn l3_a_future_ends_by_the_failure_of_its_context() {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use cuda_sim::FaultPlan;
+    use cuda_sys::CUresult;
+    let rig = Rig::lazy();
+    let (a, block) = (rig.stream(), rig.block());
+    rig.use_on(&a, &block);
+    let mut future = pin!(a.order().fence_now().unwrap().into_future());
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(future.as_mut().poll(&mut context), Poll::Pending);
+    let code = CUresult::CUDA_ERROR_LAUNCH_FAILED;
+    rig.machine.fail(FaultPlan { call: "cuEventQuery", nth: 1, code, sticky: true });
+    assert!(matches!(future.as_mut().poll(&mut context), Poll::Ready(Err(Error::Driver(_)))));
+    let late = a.order().fence_now().unwrap().into_future();
+    assert!(matches!(pin!(late).poll(&mut context), Poll::Ready(Err(Error::ContextFailed { .. }))));
+}

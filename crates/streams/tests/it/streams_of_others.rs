@@ -45,6 +45,27 @@ fn o8_borrowing_needs_ids() {
     // SAFETY: `owner` outlives the call.
     let refused = unsafe { rig.context.borrow_stream(owner.as_raw()) };
     assert!(matches!(refused, Err(Error::MissingEntryPoint(_))));
+    let rig = Rig::with(Schedule::Lazy, DeviceProfile::h200().without("cuCtxGetId"));
+    // SAFETY: the rig keeps the context.
+    let refused = unsafe { rig.driver.borrow_context(rig.context.as_raw()) };
+    assert!(matches!(refused, Err(Error::MissingEntryPoint(_))));
+}
+
+#[test]
+fn c4_a_stream_of_our_own_is_never_asked_whether_it_captures() {
+    let rig = Rig::lazy();
+    let ([a, b], block) = (rig.streams(), rig.block());
+    rig.use_on(&a, &block);
+    b.wait_stream(&a).unwrap();
+    b.order().poll().unwrap();
+    let capture = a.begin_capture(CaptureMode::Global).unwrap();
+    assert!(a.order().is_capturing());
+    capture.end().unwrap();
+    rig.context.synchronize().unwrap();
+    assert_eq!(rig.calls("cuStreamIsCapturing"), 0);
+    let _raw = a.as_raw();
+    assert!(!a.order().is_capturing());
+    assert_eq!(rig.calls("cuStreamIsCapturing"), 1, "others have its handle");
 }
 
 #[test]

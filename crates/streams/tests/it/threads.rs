@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use cuda_sim::{DeviceProfile, Schedule};
-use streams::{Point, Stream};
+use streams::{CaptureMode, Error, Point, Stream};
 
 use crate::rig::{Block, Rig};
 
@@ -180,4 +180,74 @@ fn a_stream_dropped_while_others_ask_its_order_is_never_used_after() {
         assert!(order.is_complete(used));
         assert_eq!(rig.calls("cuStreamDestroy"), 1);
     }
+}
+
+#[test]
+fn c3_a_call_that_races_with_a_capture_is_eager_or_captured_or_refused_and_knows_which() {
+    let (mut eager, mut captured, mut refused) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let (stream, block) = (rig.stream(), rig.block());
+        rig.use_on(&stream, &block);
+        stream.synchronize().unwrap();
+        let (graph, outcome) = (Mutex::new(None), Mutex::new(None));
+        let capturing = || {
+            let capture = stream.begin_capture(CaptureMode::Relaxed).unwrap();
+            drop(rig.context.memory_info());
+            *graph.lock().unwrap() = Some(capture.end().unwrap());
+        };
+        let submitting = || {
+            *outcome.lock().unwrap() = Some(stream.fill_bytes(&block.span, 0, 1, 2));
+        };
+        rig.machine.run_threads(vec![Box::new(capturing), Box::new(submitting)]);
+        let outcome = outcome.into_inner().unwrap().unwrap();
+        let graph = graph.into_inner().unwrap().unwrap();
+        stream.synchronize().unwrap();
+        let mut byte = [0];
+        stream.copy_to_host(&mut byte, &block.span, 0).unwrap();
+        match outcome {
+            Ok(submission) if submission.is_captured() => {
+                assert_eq!((byte, graph.hold_count()), ([1], 1), "seed {seed}");
+                captured += 1;
+            }
+            Ok(submission) => {
+                assert_eq!((byte, graph.hold_count()), ([2], 0), "seed {seed}");
+                assert!(stream.order().is_complete(submission.point()));
+                eager += 1;
+            }
+            Err(error) => {
+                assert_eq!(error, Error::Capturing { stream: stream.id() }, "seed {seed}");
+                assert_eq!((byte, graph.hold_count()), ([1], 0), "seed {seed}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(0 < eager && 0 < captured, "{eager} eager, {captured} captured, {refused} refused");
+}
+
+#[test]
+fn o6_work_that_races_with_retiring_is_covered_by_the_last_fence_or_refused() {
+    let (mut covered, mut refused) = (0, 0);
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let [a, z] = rig.streams();
+        let used = rig.block();
+        let outcome = Mutex::new(None);
+        let submitting = || *outcome.lock().unwrap() = Some(a.fill_bytes(&used.span, 0, 8, 2));
+        rig.machine.run_threads(vec![Box::new(|| a.retire()), Box::new(submitting)]);
+        a.order().synchronize_point(a.order().position()).unwrap();
+        match outcome.into_inner().unwrap().unwrap() {
+            Ok(submission) => {
+                assert!(a.order().is_complete(submission.point()), "seed {seed}");
+                let raw = rig.machine.stream_with_id(z.id()).unwrap();
+                rig.machine.probe(used.span.address, 8, raw).unwrap();
+                covered += 1;
+            }
+            Err(error) => {
+                assert_eq!(error, Error::StreamGone { stream: a.id() });
+                refused += 1;
+            }
+        }
+    }
+    assert!(0 < covered && 0 < refused, "{covered} covered, {refused} refused");
 }

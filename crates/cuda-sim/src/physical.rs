@@ -13,7 +13,8 @@ enum Page {
     Zero,
     /// One word, over and over.
     Repeated(u32),
-    Bytes(Box<[u8; PAGE]>),
+    /// As many as a page has.
+    Bytes(Box<[u8]>),
 }
 
 type Chunk = Vec<Page>;
@@ -117,13 +118,13 @@ impl SparseBytes {
             .expect("a chunk holds all its pages")
     }
 
-    fn bytes_mut(&mut self, offset: usize) -> &mut [u8; PAGE] {
+    fn bytes_mut(&mut self, offset: usize) -> &mut [u8] {
         if !matches!(self.page_mut(offset), Page::Bytes(_)) {
             self.resident += size(PAGE);
             let page = self.page_mut(offset);
-            let mut bytes = Box::new([0; PAGE]);
+            let mut bytes = vec![0; PAGE].into_boxed_slice();
             if let Page::Repeated(word) = *page {
-                repeat(word, 0, bytes.as_mut_slice());
+                repeat(word, 0, &mut bytes);
             }
             *page = Page::Bytes(bytes);
         }

@@ -13,6 +13,8 @@ mod ipc;
 mod memory;
 mod peer;
 mod pool;
+#[cfg(test)]
+mod signatures;
 mod start;
 mod stream;
 mod transfer;
@@ -36,7 +38,7 @@ macro_rules! shims {
         /// Compiles only if each C function has the signature that the header declares.
         #[cfg(test)]
         pub(super) fn have_declared_signatures(table: &cuda_sys::Table) {
-            $($crate::shims::has_signature::<
+            $($crate::shims::signatures::has_signature::<
                 unsafe extern "C" fn($($type),*) -> cuda_sys::CUresult,
             >(&table.$name());)*
         }
@@ -106,37 +108,3 @@ pub(crate) fn fill(
     let filled = unsafe { cuda_sys::Table::fill(Some(version), find) };
     filled.expect("every required entry point is simulated and cannot be removed")
 }
-
-#[cfg(test)]
-mod signatures {
-    use cuda_sys::{MissingEntryPoint, Table};
-
-    /// What a table gives for an entry point of signature `F`: the function, or perhaps not.
-    pub(crate) trait Gives<F> {}
-
-    impl<F> Gives<F> for F {}
-
-    impl<F> Gives<F> for Result<F, MissingEntryPoint> {}
-
-    pub(crate) fn has_signature<F>(_: &impl Gives<F>) {}
-
-    #[test]
-    fn shims_have_the_signatures_of_the_table() {
-        let machine = crate::Machine::builder().build();
-        let table: &Table = &machine.table();
-        super::start::have_declared_signatures(table);
-        super::context::have_declared_signatures(table);
-        super::memory::have_declared_signatures(table);
-        super::transfer::have_declared_signatures(table);
-        super::vmm::have_declared_signatures(table);
-        super::pool::have_declared_signatures(table);
-        super::stream::have_declared_signatures(table);
-        super::event::have_declared_signatures(table);
-        super::host::have_declared_signatures(table);
-        super::graph::have_declared_signatures(table);
-        super::peer::have_declared_signatures(table);
-        super::ipc::have_declared_signatures(table);
-    }
-}
-#[cfg(test)]
-use signatures::has_signature;

@@ -2,6 +2,7 @@
 #![allow(
     clippy::macro_metavars_in_unsafe,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "tests call the driver and unwrap what must be there"
 )]
 

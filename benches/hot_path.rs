@@ -28,11 +28,11 @@ impl Rig {
         let machine = cuda_sim::Machine::builder()
             .device(cuda_sim::DeviceProfile::h200())
             .schedule(cuda_sim::Schedule::Eager)
-            .build()
-            .unwrap();
+            .build();
+
         let driver = Driver::from_table(machine.table()).unwrap();
         let context = driver.device(0).unwrap().primary_context().unwrap();
-        let stream = context.create_stream(&StreamOptions::default()).unwrap();
+        let stream = context.create_stream(StreamOptions::default()).unwrap();
         let allocator = Allocator::new(&context, Config::default()).unwrap();
         Self { machine, allocator, stream }
     }

@@ -205,7 +205,7 @@ impl Inner {
         let shard = self.shard_of(order);
         if !complete_only {
             let ready = shard.with(|state| {
-                if state.order.id() != order.id() {
+                if state.stream_id != order.id() {
                     self.adopt(state, order);
                 }
                 state.take_ready(&request)
@@ -296,7 +296,7 @@ impl Inner {
         !orders.is_empty()
     }
 
-    fn poll_all(&self) {
+    pub(crate) fn poll_all(&self) {
         let orders: Vec<StreamOrder> = self.orders.lock().values().cloned().collect();
         for order in orders {
             let _unanswered = order.poll();
@@ -342,6 +342,7 @@ impl Inner {
     #[cold]
     fn adopt(&self, state: &mut ShardState, order: &StreamOrder) {
         state.order = order.clone();
+        state.stream_id = order.id();
         self.meet(order);
     }
 

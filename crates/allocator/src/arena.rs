@@ -6,6 +6,7 @@
 use streams::order::{Frontier, StreamSlot};
 
 use crate::block::{BlockIndex, BlockRecord, Link, State, Uses};
+use crate::source::PoolKind;
 
 /// The block records of one shard.
 #[derive(Debug, Default)]
@@ -15,17 +16,17 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Takes a record for the range `address..address + size` of a segment.
+    /// Takes a record for the range `address..address + size` of a segment and its pool.
     pub(crate) fn insert(
         &mut self,
-        segment: u32,
+        place: (u32, PoolKind),
         address: u64,
         size: u64,
         home: StreamSlot,
     ) -> BlockIndex {
         let index = self.vacant.pop().unwrap_or_else(|| self.grow(home));
         let record = self.at_mut(index);
-        record.segment = segment;
+        (record.segment, record.kind) = place;
         record.address = address;
         record.size = size;
         record.requested = 0;
@@ -77,6 +78,7 @@ impl Arena {
             home_mark: 0,
             home,
             segment: 0,
+            kind: PoolKind::Small,
             generation: 0,
             state: State::Vacant,
             is_raw: false,

@@ -14,6 +14,8 @@ use smallvec::SmallVec;
 use streams::StreamOrder;
 use streams::order::{Frontier, Point, StreamSlot};
 
+use crate::source::PoolKind;
+
 /// The index of a block record in its shard's arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockIndex(pub(crate) u32);
@@ -122,6 +124,8 @@ pub(crate) struct BlockRecord {
     /// The stream the block was last handed out for.
     pub(crate) home: StreamSlot,
     pub(crate) segment: u32,
+    /// The pool its segment serves.
+    pub(crate) kind: PoolKind,
     /// Told apart from earlier blocks that used the same record.
     pub(crate) generation: u32,
     pub(crate) state: State,

@@ -71,6 +71,7 @@ impl Inner {
             }
         };
         let bytes = stretch.missing_bytes();
+        self.recycle(bytes);
         if !self.counters.reserve(bytes, self.limit()) {
             shard.with(|state| state.give_back_stretch(&stretch, Vec::new()));
             return Err(GrowthError::NoRoom);
@@ -90,6 +91,21 @@ impl Inner {
         }
     }
 
+    /// Before memory passes its highest mark so far, cached pieces that nobody can be using any
+    /// more are given back to make room for the new ones.
+    fn recycle(&self, bytes: u64) {
+        let order = Ordering::Relaxed;
+        let after = self.counters.reserved.load(order) + bytes;
+        let peak = self.counters.reserved_peak.load(order);
+        let cached: u64 = self.shards.iter().map(|(_, shard)| shard.free_bytes_hint()).sum();
+        let may_help = 0 < cached && self.source.recycles() && self.config.policy.polls();
+        if peak < after && may_help {
+            self.poll_all();
+            // What the driver does not take back is no reason to fail the request.
+            let _kept = self.trim(after - peak);
+        }
+    }
+
     /// Commits everything a stretch misses, or nothing.
     #[expect(clippy::type_complexity, reason = "the pieces of both outcomes, used once")]
     fn commit(
@@ -97,10 +113,16 @@ impl Inner {
         stretch: &Stretch,
     ) -> Result<Vec<(u64, CommittedPiece)>, (Vec<(u64, CommittedPiece)>, SourceError)> {
         let mut pieces = Vec::new();
-        for (_, offset, bytes) in &stretch.missing {
-            match stretch.region.commit(*offset, *bytes) {
-                Ok(memory) => pieces.push((*offset, CommittedPiece { bytes: *bytes, memory })),
-                Err(error) => return Err((pieces, error)),
+        for (_, start, bytes) in &stretch.missing {
+            let most = self.source.piece_bytes(*bytes).max(stretch.region.granularity());
+            let (mut offset, end) = (*start, start + bytes);
+            while offset < end {
+                let bytes = most.min(end - offset);
+                match stretch.region.commit(offset, bytes) {
+                    Ok(memory) => pieces.push((offset, CommittedPiece { bytes, memory })),
+                    Err(error) => return Err((pieces, error)),
+                }
+                offset += bytes;
             }
         }
         Ok(pieces)
@@ -135,11 +157,11 @@ impl ShardState {
         });
         let segment = u32::try_from(index).expect("fewer than 2^32 segments in a shard");
         let own = self.order.slot();
-        let first = self.arena.insert(segment, region.base(), region.span(), own);
+        let first = self.arena.insert((segment, kind), region.base(), region.span(), own);
         self.arena.at_mut(first).set_state(State::Unmapped);
         let pieces = std::collections::BTreeMap::new();
         if let Some(place) = self.segments.get_mut(index) {
-            *place = Some(Segment { kind, region, first, pieces });
+            *place = Some(Segment { region, first, pieces });
         }
     }
 

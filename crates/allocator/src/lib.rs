@@ -47,6 +47,7 @@ mod block;
 mod carve;
 mod free_list;
 mod limbo;
+mod recent;
 mod shard;
 mod table;
 

@@ -142,12 +142,44 @@ impl ShardState {
         record.freed_at = freed_at;
         if plain {
             record.home_mark = mark;
-            self.settle(key.index);
+            let generation = record.generation;
+            self.set_aside(key.index, generation);
             return Some(Plan::Done);
         }
         let uses = std::mem::take(&mut record.uses);
         let uses = if self.is_sabotaged(Sabotage::IgnoreUses) { Uses::new() } else { uses };
         Some(Plan::Fence { home, uses })
+    }
+
+    /// Puts a reserved block that is ready into the free lists as it is, to be joined later.
+    #[inline]
+    fn set_aside(&mut self, block: BlockIndex, generation: u32) {
+        let (pool, arena) = self.pool_and_arena_of(block);
+        arena.at_mut(block).set_state(State::Ready);
+        pool.ready.insert(arena, block);
+        if let Some((due, generation)) = self.recent.push(block, generation) {
+            self.join_recent(due, generation);
+        }
+    }
+
+    /// Joins a block that was set aside with its neighbours, if it is still that block.
+    #[inline]
+    fn join_recent(&mut self, block: BlockIndex, generation: u32) {
+        let record = self.arena.at(block);
+        if record.generation == generation && record.state.is_free() {
+            self.take_out(block, State::Reserved);
+            self.settle(block);
+        }
+    }
+
+    /// Joins everything that was set aside; true if there was anything.
+    pub(crate) fn join_all_recent(&mut self) -> bool {
+        let mut any = false;
+        for (block, generation) in self.recent.drain() {
+            self.join_recent(block, generation);
+            any = true;
+        }
+        any
     }
 
     /// The second half of a free that had uses.

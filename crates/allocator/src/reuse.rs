@@ -60,8 +60,24 @@ impl ShardState {
         if !self.limbo.is_empty() {
             self.sweep();
         }
-        let pool = self.pool(request.kind);
-        let block = pool.ready.best_fit(&self.arena, request.size)?;
+        let (pool, arena) = self.pool_and_arena(request.kind);
+        if let Some(block) = pool.ready.exact_fit(arena, request.size) {
+            pool.ready.remove(arena, block);
+            arena.at_mut(block).set_state(State::Reserved);
+            return Some(self.hand_out_whole(block, request, Step::OwnStream));
+        }
+        self.take_ready_part(request)
+    }
+
+    /// Step 1 where no recent block fits exactly: the best fit, cut.
+    fn take_ready_part(&mut self, request: &Request<'_>) -> Option<Taken> {
+        let fit =
+            |state: &Self| state.pool(request.kind).ready.best_fit(&state.arena, request.size);
+        let block = match fit(self) {
+            Some(block) => block,
+            None if self.join_all_recent() => fit(self)?,
+            None => return None,
+        };
         self.take_out(block, State::Reserved);
         Some(self.hand_out(block, request, Step::OwnStream))
     }
@@ -170,6 +186,12 @@ impl ShardState {
         step: Step,
     ) -> Taken {
         self.split(block, request.size);
+        self.hand_out_whole(block, request, step)
+    }
+
+    /// Makes a reserved block of exactly the right size the requester's.
+    #[inline]
+    fn hand_out_whole(&mut self, block: BlockIndex, request: &Request<'_>, step: Step) -> Taken {
         let record = self.arena.at_mut(block);
         record.set_state(State::Allocated);
         record.home = request.order.slot();

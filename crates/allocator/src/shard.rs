@@ -17,6 +17,7 @@ use crate::block::{BlockIndex, State};
 use crate::config::Sabotage;
 use crate::free_list::FreeList;
 use crate::limbo::Limbo;
+use crate::recent::Recent;
 use crate::source::{Piece, PoolKind, Region};
 use crate::stats::{ShardCounters, SharedCounters, Stats};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
@@ -44,7 +45,6 @@ impl Pool {
 /// A region and what is committed into it.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    pub(crate) kind: PoolKind,
     pub(crate) region: Arc<dyn Region>,
     /// The block at the region's base.
     pub(crate) first: BlockIndex,
@@ -63,11 +63,14 @@ pub(crate) struct CommittedPiece {
 #[derive(Debug)]
 pub(crate) struct ShardState {
     pub(crate) order: StreamOrder,
+    /// The stream's id, beside the lock where every request compares it.
+    pub(crate) stream_id: u64,
     pub(crate) arena: Arena,
     pub(crate) small: Pool,
     pub(crate) large: Pool,
     pub(crate) segments: Vec<Option<Segment>>,
     pub(crate) limbo: Limbo,
+    pub(crate) recent: Recent,
     pub(crate) freed_count: u64,
     pub(crate) counters: ShardCounters,
     pub(crate) shared: Arc<SharedCounters>,
@@ -84,12 +87,14 @@ pub(crate) struct ShardSetup {
 impl ShardState {
     fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
         Self {
+            stream_id: order.id(),
             order,
             arena: Arena::default(),
             small: Pool::new(),
             large: Pool::new(),
             segments: Vec::new(),
             limbo: Limbo::default(),
+            recent: Recent::default(),
             freed_count: 0,
             counters: ShardCounters::default(),
             shared: Arc::clone(&setup.shared),
@@ -121,6 +126,13 @@ impl ShardState {
         }
     }
 
+    /// The lists a block belongs to, and the arena they link.
+    #[inline]
+    pub(crate) fn pool_and_arena_of(&mut self, block: BlockIndex) -> (&mut Pool, &mut Arena) {
+        let kind = self.arena.at(block).kind;
+        self.pool_and_arena(kind)
+    }
+
     /// The segment a block lies in.
     pub(crate) fn segment_of(&self, block: BlockIndex) -> &Segment {
         let index = usize::try_from(self.arena.at(block).segment).unwrap_or(usize::MAX);
@@ -138,7 +150,7 @@ impl ShardState {
     /// The kind of the pool a block belongs to.
     #[inline]
     pub(crate) fn kind_of(&self, block: BlockIndex) -> PoolKind {
-        self.segment_of(block).kind
+        self.arena.at(block).kind
     }
 
     /// Takes a free block out of its list and marks it `next`.

@@ -60,59 +60,95 @@ impl Inner {
 impl ShardState {
     /// Takes out pieces that are wholly free and complete, up to `wanted` bytes of them.
     fn reserve_idle_pieces(&mut self, wanted: u64) -> Vec<Leaving> {
+        self.join_all_recent();
         let mut leaving = Vec::new();
         let mut bytes = 0;
         let segments: Vec<u32> = self.segment_indices().collect();
         for segment in segments {
-            let index = usize::try_from(segment).unwrap_or(usize::MAX);
-            let Some(Some(found)) = self.segments.get(index) else { continue };
-            let base = found.region.base();
             // From the end, so that what stays is compact.
-            let pieces: Vec<(u64, u64)> =
-                found.pieces.iter().rev().map(|(at, piece)| (*at, piece.bytes)).collect();
-            for (offset, piece_bytes) in pieces {
+            for run in self.idle_runs(segment).into_iter().rev() {
                 if wanted <= bytes {
                     return leaving;
                 }
-                let Some(block) = self.reserve_range(segment, base + offset, piece_bytes) else {
-                    continue;
-                };
-                let piece = self.segment_of_mut(block).pieces.remove(&offset);
-                if let Some(piece) = piece {
-                    bytes += piece_bytes;
-                    leaving.push(Leaving { block, piece });
-                }
+                bytes += self.reserve_pieces_in(&run, wanted - bytes, &mut leaving);
             }
         }
         leaving
     }
 
-    /// Makes exactly `address..address + bytes` one reserved block, if all of it is free and
-    /// complete.
-    fn reserve_range(&mut self, segment: u32, address: u64, bytes: u64) -> Option<BlockIndex> {
-        let end = address + bytes;
-        let covering: Vec<BlockIndex> = self
-            .blocks_of(segment)
-            .skip_while(|block| self.arena.at(*block).end() <= address)
-            .take_while(|block| self.arena.at(*block).address < end)
-            .collect();
-        let idle = covering.iter().all(|block| self.is_idle(*block));
-        if covering.is_empty() || !idle {
-            return None;
+    /// Neighbours that are all free and complete, as long as they go, in address order.
+    fn idle_runs(&self, segment: u32) -> Vec<Vec<BlockIndex>> {
+        let mut runs = vec![Vec::new()];
+        for block in self.blocks_of(segment) {
+            match runs.last_mut() {
+                Some(run) if self.is_idle(block) => run.push(block),
+                Some(run) if run.is_empty() => {}
+                _ => runs.push(Vec::new()),
+            }
         }
-        let whole = self.join_run(&covering);
+        runs.retain(|run| !run.is_empty());
+        runs
+    }
+
+    /// Takes out the pieces that lie inside one idle run, from its end; returns their bytes.
+    fn reserve_pieces_in(
+        &mut self,
+        run: &[BlockIndex],
+        wanted: u64,
+        leaving: &mut Vec<Leaving>,
+    ) -> u64 {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return 0 };
+        let segment = self.segment_of(*first);
+        let base = segment.region.base();
+        let (start, end) =
+            (self.arena.at(*first).address - base, self.arena.at(*last).end() - base);
+        let mut bytes = 0;
+        let mut inside = Vec::new();
+        for (offset, piece) in segment.pieces.range(start..end).rev() {
+            if offset + piece.bytes <= end && bytes < wanted {
+                bytes += piece.bytes;
+                inside.push((*offset, piece.bytes));
+            }
+        }
+        if inside.is_empty() {
+            return 0;
+        }
+        let mut rest = self.join_run(run);
+        for (offset, piece_bytes) in inside {
+            let (before, block) = self.cut_out(rest, base + offset, piece_bytes);
+            if let Some(piece) = self.segment_of_mut(block).pieces.remove(&offset) {
+                leaving.push(Leaving { block, piece });
+            }
+            match before {
+                Some(before) => rest = before,
+                None => return bytes,
+            }
+        }
+        self.settle(rest);
+        bytes
+    }
+
+    /// Cuts `address..address + bytes` out of a reserved block. What lies behind goes back to the
+    /// free lists; what lies before is returned beside it, still reserved.
+    fn cut_out(
+        &mut self,
+        whole: BlockIndex,
+        address: u64,
+        bytes: u64,
+    ) -> (Option<BlockIndex>, BlockIndex) {
+        let before_bytes = address - self.arena.at(whole).address;
         let mut target = whole;
-        if self.arena.at(whole).address < address {
-            let before = address - self.arena.at(whole).address;
-            target = self.cut(whole, before)?;
-            self.arena.at_mut(target).set_state(State::Reserved);
-            self.settle(whole);
+        if 0 < before_bytes
+            && let Some(block) = self.cut(whole, before_bytes)
+        {
+            self.arena.at_mut(block).set_state(State::Reserved);
+            target = block;
         }
-        if let Some(rest) = self.cut(target, bytes) {
-            self.arena.at_mut(rest).set_state(State::Reserved);
-            self.settle(rest);
+        if let Some(behind) = self.cut(target, bytes) {
+            self.arena.at_mut(behind).set_state(State::Reserved);
+            self.settle(behind);
         }
-        Some(target)
+        ((0 < before_bytes).then_some(whole), target)
     }
 
     fn is_idle(&self, block: BlockIndex) -> bool {

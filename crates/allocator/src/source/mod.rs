@@ -54,6 +54,17 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// where memory is taken only by [`Region::commit`].
     fn segment_bytes(&self, kind: PoolKind, bytes: u64) -> u64;
 
+    /// The largest piece of a growth by `bytes`: a piece goes back whole or not at all.
+    fn piece_bytes(&self, bytes: u64) -> u64 {
+        bytes
+    }
+
+    /// Whether giving a piece back is cheap and waits for nothing, so that an idle piece is
+    /// better given back than memory grown past its highest mark.
+    fn recycles(&self) -> bool {
+        false
+    }
+
     /// How many bytes a growth of a pool commits at least, where there is room.
     fn growth_bytes(&self, kind: PoolKind) -> u64;
 }

@@ -117,7 +117,9 @@ impl Membership {
     pub(crate) fn add(&self) -> Option<Adding<'_>> {
         self.adding.fetch_add(1, Ordering::SeqCst);
         let mut adding = Adding { membership: self, capture: None };
-        match self.phase.load(Ordering::SeqCst) {
+        // Read by a modification, so that either it comes before the change, which then finds the
+        // call announced, or it reads the change.
+        match self.phase.fetch_or(0, Ordering::SeqCst) {
             EAGER => Some(adding),
             CAPTURING => {
                 adding.capture.clone_from(&lock(&self.capture));

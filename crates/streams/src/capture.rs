@@ -151,7 +151,7 @@ impl Membership {
 
     /// The driver is about to be told to end.
     pub(crate) fn end(&self) {
-        self.phase.store(CHANGING, Ordering::SeqCst);
+        self.phase.swap(CHANGING, Ordering::SeqCst);
     }
 
     /// The driver captures no more, or did not begin.

@@ -6,6 +6,11 @@
 #[macro_use]
 #[path = "../scenarios/mod.rs"]
 mod scenarios;
+mod chance;
 mod controls;
+mod failing_calls;
+mod live_ranges;
+mod program;
+mod random;
 mod scheduled;
 mod simulated_rig;

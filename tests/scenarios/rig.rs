@@ -11,6 +11,7 @@ use std::time::Duration;
 use allocator::{AllocError, Allocator, Block, Config, FreeError, ServedBy, VmmSource};
 use allocator::{PlainSource, Source};
 use kernels::launch::Kernels;
+use streams::launch::DeviceSlice;
 use streams::memory::DeviceMemory;
 use streams::{Context, DeviceSpan, Gates, Stream, StreamOptions};
 
@@ -140,15 +141,24 @@ impl Desk {
 
     /// Writes a word to both ends of a range and in many places between. No use is recorded.
     pub fn fill(&self, stream: &Stream, mut range: DeviceSpan, word: u32) {
-        let stamped = self.kernels.stamp(stream, &mut range, STRIDE_WORDS, word);
-        let _running = stamped.expect("a stamp");
+        self.fill_memory(stream, &mut range, word);
     }
 
     /// Counts the words of those that [`Desk::fill`] writes that are not `word`. No use is recorded.
     pub fn check(&self, stream: &Stream, range: DeviceSpan, word: u32) {
-        let mut counter = self.counter();
-        let kernels = &self.kernels;
-        let checked = kernels.check_stamp(stream, &range, STRIDE_WORDS, word, &mut counter);
+        self.check_memory(stream, &range, word);
+    }
+
+    /// The same as [`Desk::fill`] on memory that is told of the use.
+    pub fn fill_memory(&self, stream: &Stream, memory: &mut impl DeviceSlice<u32>, word: u32) {
+        let stamped = self.kernels.stamp(stream, memory, STRIDE_WORDS, word);
+        let _running = stamped.expect("a stamp");
+    }
+
+    /// The same as [`Desk::check`] on memory that is told of the use.
+    pub fn check_memory(&self, stream: &Stream, memory: &impl DeviceSlice<u32>, word: u32) {
+        let (mut counter, kernels) = (self.counter(), &self.kernels);
+        let checked = kernels.check_stamp(stream, memory, STRIDE_WORDS, word, &mut counter);
         let _running = checked.expect("a check");
     }
 

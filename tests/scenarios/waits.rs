@@ -108,7 +108,9 @@ pub fn no_stream_waits_for_a_host_function(rig: &dyn Rig) {
     user.wait_stream(&home).expect("a wait");
     let (open, opened) = mpsc::channel::<()>();
     // It ends when the sender goes, also when this test fails.
-    let wait = move || drop(opened.recv());
+    let wait = move || {
+        let _gone = opened.recv();
+    };
     let _queued = user.launch_host_function(wait).expect("a host function");
     x.check(&user, 1);
     x.block().record_stream(&user);

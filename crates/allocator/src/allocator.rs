@@ -194,6 +194,8 @@ impl Inner {
         if order.context_id() != self.context.id() {
             return Err(AllocError::ForeignStream { stream_id: order.id() });
         }
+        // Nothing is reused on a context that has failed, not even what is ready (L4).
+        self.context.first_error().map_or(Ok(()), |first| Err(streams::Error::from(first)))?;
         let limit_bytes = self.limit();
         if REQUEST_BYTES_MAX < bytes || limit_bytes < bytes {
             return Err(AllocError::TooLarge { wanted_bytes: bytes, limit_bytes });
@@ -223,7 +225,6 @@ impl Inner {
         shard: &Shard,
         request: &Request<'_>,
     ) -> Result<(StreamSlot, Taken), AllocError> {
-        self.context.first_error().map_or(Ok(()), |first| Err(streams::Error::from(first)))?;
         if let Some(served) = self.search(shard, request) {
             return Ok(served);
         }

@@ -38,17 +38,15 @@ impl Inner {
         let mut failure = None;
         for leaving in leaving {
             let bytes = leaving.piece.bytes;
-            let outcome = leaving.piece.memory.release();
-            shard.with(|state| {
-                state.unmap_block(leaving.block);
-            });
-            self.counters.device_free.fetch_add(1, Ordering::Relaxed);
-            match outcome {
+            match leaving.piece.memory.release() {
                 Ok(()) => {
+                    shard.with(|state| state.unmap_block(leaving.block));
+                    self.counters.device_free.fetch_add(1, Ordering::Relaxed);
                     self.counters.unreserve(bytes);
                     released += bytes;
                 }
-                // The driver kept it: it stays counted, and nothing will use it again.
+                // The driver kept it: it stays counted, and its block stays reserved for ever, so
+                // that nothing is mapped over it.
                 Err(error) => failure = Some(error),
             }
         }

@@ -16,11 +16,12 @@
 //! unsafe code is in `shims`.
 //!
 //! Not simulated, and answered with `CUDA_ERROR_NOT_SUPPORTED`: managed memory, physical memory on
-//! the host, external semaphores, memory and events shared between
-//! processes, exported handles, child graphs, graphs built node by node, launch attributes, event
-//! flags of `cuEventRecordWithFlags` and `cuStreamWaitEvent`, texture and surface calls. A
-//! pageable source of an asynchronous copy is read at the call. Memory of a pool is new memory
-//! each time: a pool keeps nothing.
+//! the host, memory and events shared between processes, exported handles, child graphs, graphs
+//! built node by node, launch attributes, flags of `cuEventRecordWithFlags` and
+//! `cuStreamWaitEvent`, stream-ordered frees inside a capture, per-thread variants of entry points.
+//! Simpler than the real driver: a pageable source of an asynchronous copy is read at the call;
+//! memory of a pool is new memory each time, since a pool keeps nothing; `cuCtxWaitEvent` reaches
+//! the streams that exist when it is called.
 
 mod call;
 mod calls;
@@ -39,6 +40,7 @@ mod journal;
 mod kernel;
 mod machine;
 mod memory;
+mod perform;
 mod physical;
 mod pool;
 mod profile;

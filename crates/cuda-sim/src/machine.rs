@@ -200,7 +200,8 @@ impl Machine {
     }
 
     /// Whether an operation that writes the range, submitted to the stream now, would come after
-    /// every earlier access to these bytes.
+    /// every earlier access to these bytes. With the checker off there is nothing to compare
+    /// with, and every probe is answered well.
     ///
     /// # Errors
     /// The race it would be. It is not among [`Machine::hazards`].

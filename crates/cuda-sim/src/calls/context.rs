@@ -37,7 +37,9 @@ impl Call {
     /// Ends a context: what can still run does, the rest is dropped with all it owned.
     pub(crate) fn destroy_context(&mut self, number: usize) {
         let needs = self.pending_in(number);
-        let _given_up = self.drive(&needs, false);
+        if self.drive(&needs, false) == Err(CUresult::CUDA_ERROR_DEINITIALIZED) {
+            return;
+        }
         self.end_captures_in(number);
         let context = self.context_mut(number);
         context.alive = false;

@@ -88,9 +88,10 @@ impl Call {
     /// Queues the end of a block. A block of a pool must not be freed twice; for other memory
     /// the real driver says yes and breaks later, and here it is a hazard.
     pub(crate) fn free_async(&mut self, address: u64, timeline: u32) -> Answer {
-        if self.live(timeline).capture.is_none() {
-            self.refuse_capture()?;
+        if self.live(timeline).capture.is_some() {
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
+        self.refuse_capture()?;
         if address == 0 {
             return Ok(());
         }
@@ -122,7 +123,7 @@ impl Call {
 
     /// The free, too, must come after every use of the block.
     fn judge_free(&mut self, address: u64, timeline: u32) {
-        if !self.settings.hazards || self.live(timeline).capture.is_some() {
+        if !self.settings.hazards {
             return;
         }
         let Some(mapping) = self.memory.mappings.get(&address) else { return };

@@ -36,7 +36,7 @@ shims! {
         name: *const c_char,
         out: *mut *mut c_void,
         version: c_int,
-        _flags: cuuint64_t,
+        flags: cuuint64_t,
         status: *mut Found,
     ) {
         let name = name.text()?;
@@ -46,10 +46,11 @@ shims! {
             out.put(std::ptr::null_mut())?;
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
+        let per_thread = flags & 2 != 0;
         let known = Table::ENTRY_POINTS.iter().find(|entry| entry.name == name);
         let found = known.and_then(|entry| {
             let number = crate::table::slot_number(call.slot)?;
-            (entry.since <= asked && call.has_entry(entry)).then(|| {
+            (entry.since <= asked && !per_thread && call.has_entry(entry)).then(|| {
                 crate::table::find(number, entry.name)
             })?
         });

@@ -98,8 +98,9 @@ pub use cuda_sim;
 #[cfg(feature = "kernels")]
 pub use kernels::{self, launch::Kernels};
 pub use streams::{
-    self, Capture, CaptureMode, Context, CurrentStream, Device, Driver, Event, Graph, GraphExec,
-    Kernel, Module, Stream, StreamOptions, StreamPool, Submission,
+    self, Capture, CaptureMode, Completion, Context, CurrentStream, Device, DeviceBytes, Driver,
+    Event, Fence, Graph, GraphExec, Kernel, Module, Stream, StreamOptions, StreamPool, Submission,
+    launch,
 };
 
 #[cfg(all(test, feature = "sim"))]

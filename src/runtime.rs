@@ -89,6 +89,18 @@ impl fmt::Display for DeviceKind {
 ///
 /// Cheap to clone; clones share everything. `Send` and `Sync`. Buffers and streams keep their
 /// context alive; a simulated machine ends with the last clone of its runtime.
+///
+/// ```
+/// # #[cfg(feature = "sim")] {
+/// let runtime = wellspring::open_or_simulated()?;
+/// let stream = runtime.create_stream()?;
+/// let block = runtime.allocator().allocate(&stream, 3 << 20).map_err(wellspring::Error::from)?;
+/// assert_eq!(runtime.stats().allocated_bytes.current, 3 << 20);
+/// drop(block);
+/// assert_eq!(runtime.stats().allocated_bytes.current, 0);
+/// # }
+/// # Ok::<(), wellspring::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Runtime {
     inner: Arc<Inner>,
@@ -155,6 +167,27 @@ impl Runtime {
     }
 
     /// Loads a module of PTX text.
+    ///
+    /// Declaring a kernel, with what it reads and writes, is the `unsafe` step; launching it is
+    /// safe, and counts as a use of every buffer it is given.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use wellspring::DeviceBuffer;
+    /// use wellspring::launch::Writes;
+    ///
+    /// let runtime = wellspring::open_or_simulated()?;
+    /// let stream = runtime.create_stream()?;
+    /// let module = runtime.load_module(wellspring::kernels::PTX)?;
+    /// // SAFETY: `fill_u32(out, count, value)` writes `count` words from `out` on, and the launch
+    /// // below passes no more than the buffer has.
+    /// let fill = unsafe { module.declare::<(Writes<u32>, u64, u32)>("fill_u32")? };
+    /// let mut buffer = DeviceBuffer::<u32>::new(&runtime, &stream, 1000)?;
+    /// let _queued = fill.launch(&stream, 4, 256, 0, (&mut buffer, 1000_u64, 7_u32))?;
+    /// assert_eq!(buffer.to_vec(&stream)?, [7; 1000]);
+    /// # }
+    /// # Ok::<(), wellspring::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The driver's answer.

@@ -8,6 +8,17 @@ use crate::error::OpenError;
 ///
 /// The default is one H200 whose operations run when its virtual clock says so: the same program
 /// gives the same run every time.
+///
+/// ```
+/// use wellspring::cuda_sim::{DeviceProfile, Schedule};
+/// use wellspring::{DeviceKind, Simulation};
+///
+/// let small = Simulation::of(DeviceProfile::small(1 << 30)).schedule(Schedule::Seeded(7));
+/// let runtime = wellspring::simulated(small)?;
+/// assert_eq!(runtime.device_kind(), DeviceKind::Simulated);
+/// assert_eq!(runtime.machine().map(|machine| machine.hazards().len()), Some(0));
+/// # Ok::<(), wellspring::OpenError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "nothing is made until a builder opens it"]
 pub struct Simulation {

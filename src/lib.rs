@@ -103,5 +103,5 @@ pub use streams::{
     launch,
 };
 
-#[cfg(all(test, feature = "sim"))]
+#[cfg(test)]
 mod tests;

@@ -13,6 +13,21 @@ thread_local! {
 /// Makes a stream the thread's current one for its device until dropped. Not `Send`.
 ///
 /// Guards may be dropped in any order, and forgetting one only leaves its stream current.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::{CurrentStream, StreamOptions};
+///
+/// let stream = context.create_stream(StreamOptions::default())?;
+/// let guard = CurrentStream::enter(&stream);
+/// assert_eq!(CurrentStream::get(&context).map(|current| current.id()), Some(stream.id()));
+/// drop(guard);
+/// assert!(CurrentStream::get(&context).is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the stream is current for as long as the guard lives"]
 pub struct CurrentStream {

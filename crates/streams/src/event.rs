@@ -20,6 +20,25 @@ use crate::sync::{Arc, Mutex, lock};
 /// Never recorded, it counts as passed. Clones are the same event. `Send`, `Sync`: several threads
 /// may record, ask and wait at the same time; where a record and a wait race, the wait happens,
 /// but nobody is credited with order from it.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::StreamOptions;
+///
+/// let (first, second) = (
+///     context.create_stream(StreamOptions::default())?,
+///     context.create_stream(StreamOptions::default())?,
+/// );
+/// let event = context.create_event()?;
+/// assert!(event.query()?, "never recorded, it has passed");
+/// first.record(&event)?;
+/// second.wait_event(&event)?; // on the device
+/// event.synchronize()?; // on the host
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Event {
     inner: Arc<EventInner>,

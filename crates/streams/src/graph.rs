@@ -52,6 +52,24 @@ struct Holds {
 ///
 /// Not `Send`: except in the relaxed mode the driver ends a capture only on the thread that began
 /// it.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::memory::DeviceMemory;
+/// use streams::{CaptureMode, DeviceSpan, StreamOptions};
+///
+/// let stream = context.create_stream(StreamOptions::default())?;
+/// let memory = DeviceMemory::allocate(&context, 64)?;
+/// let span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// let capture = stream.begin_capture(CaptureMode::ThreadLocal)?;
+/// stream.fill_bytes(&span, 0, 64, 1)?;
+/// let graph = capture.end()?.instantiate()?;
+/// graph.launch(&stream)?.wait()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a capture that is dropped is thrown away"]
 pub struct Capture {

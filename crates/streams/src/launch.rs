@@ -55,6 +55,44 @@ impl Module {
 }
 
 /// A kernel that can be launched safely. Clones are the same kernel. `Send`, `Sync`.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use cuda_sim::{KernelBody, KernelCall};
+/// use streams::launch::Writes;
+/// use streams::memory::DeviceMemory;
+/// use streams::{DeviceSpan, Kernel, Module, StreamOptions};
+///
+/// const PTX: &str = "
+///     .version 7.0
+///     .target sm_70
+///     .address_size 64
+///     .visible .entry fill(.param .u64 out, .param .u64 count, .param .u32 value) { ret; }
+/// ";
+/// // On the simulated driver a kernel's body is a closure.
+/// machine.register_kernel(
+///     "fill",
+///     KernelBody::new(|call: &mut KernelCall<'_>| {
+///         let (out, count) = (call.arguments().pointer(0), call.arguments().u64(1));
+///         call.fill_u32(out, count, call.arguments().u32(2));
+///     }),
+/// );
+/// let module = Module::load(&context, PTX)?;
+/// // SAFETY: the kernel writes `count` words from `out` on, and nothing else.
+/// let fill: Kernel<(Writes<u32>, u64, u32)> = unsafe { module.declare("fill") }?;
+///
+/// let stream = context.create_stream(StreamOptions::default())?;
+/// let memory = DeviceMemory::allocate(&context, 64)?;
+/// let mut span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// fill.launch(&stream, 1, 16, 0, (&mut span, 16_u64, 7_u32))?;
+/// let mut words = [0; 64];
+/// stream.copy_to_host(&mut words, &span, 0)?;
+/// assert_eq!(words[..4], 7_u32.to_ne_bytes());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Kernel<S> {
     inner: Arc<KernelInner>,
     signature: PhantomData<fn(S)>,

@@ -101,6 +101,22 @@ impl PhysicalMemory {
 
 /// A range of device addresses of `cuMemAddressReserve`, and what is mapped there. Dropped, it is
 /// unmapped and given back. `Send`, `Sync`.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::memory::{AddressRange, PhysicalMemory};
+///
+/// let page = PhysicalMemory::granularity(&context)?;
+/// let range = AddressRange::reserve(&context, 8 * page, 0)?;
+/// range.map(0, &PhysicalMemory::create(&context, page)?)?;
+/// range.set_access(0, page)?;
+/// assert_eq!(range.mapped_bytes(), page);
+/// range.unmap(0, page)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AddressRange {
     /// Taken out only by `release`.
@@ -227,6 +243,25 @@ fn covers_whole(mappings: &BTreeMap<u64, u64>, offset: u64, bytes: u64) -> bool 
 ///
 /// It knows the copies that are under way: reading waits for those that write it, writing waits
 /// for all, and so does dropping, which therefore **may block**. `Send`, `Sync`.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::memory::{DeviceMemory, PinnedMemory};
+/// use streams::{DeviceSpan, StreamOptions};
+///
+/// let stream = context.create_stream(StreamOptions::default())?;
+/// let memory = DeviceMemory::allocate(&context, 64)?;
+/// let span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// let mut pinned = PinnedMemory::allocate(&context, 64)?;
+/// pinned.as_mut_slice()?.fill(7);
+/// stream.copy_from_pinned(&span, 0, &pinned, 0..32)?;
+/// stream.copy_to_pinned(&mut pinned, 32..64, &span, 0)?; // the host runs on
+/// assert_eq!(pinned.as_slice()?, [7; 64]); // and waits here
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PinnedMemory {
     raw: Option<DriverHostMemory>,

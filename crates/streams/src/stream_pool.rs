@@ -6,6 +6,18 @@ use crate::stream::{Stream, StreamOptions};
 use crate::sync::{AtomicUsize, Ordering};
 
 /// A few streams, given out in turn, for work that is better spread than named. `Send`, `Sync`.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::StreamOptions;
+///
+/// let pool = context.stream_pool(2, StreamOptions::default())?;
+/// assert_ne!(pool.take_turn().id(), pool.take_turn().id());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct StreamPool {
     streams: Vec<Stream>,

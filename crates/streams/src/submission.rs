@@ -14,6 +14,23 @@ use crate::sync::{Arc, OnceLock, Weak};
 /// Waiting for it does not wait for what was queued after it: while a token lives, its fence is
 /// recorded before the next operation is queued. (Work that is queued through a raw handle comes
 /// without that.) Dropping a token costs nothing and ends nothing. `Send`, `Sync`.
+///
+/// ```
+/// # fn main() -> Result<(), streams::Error> {
+/// # let machine = cuda_sim::Machine::builder().build();
+/// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
+/// use streams::memory::DeviceMemory;
+/// use streams::{DeviceSpan, StreamOptions};
+///
+/// let stream = context.create_stream(StreamOptions::default())?;
+/// let memory = DeviceMemory::allocate(&context, 64)?;
+/// let span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// let filled = stream.fill_bytes(&span, 0, 64, 1)?;
+/// filled.wait()?;
+/// assert!(filled.query()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Submission {
     token: Arc<Token>,

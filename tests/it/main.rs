@@ -12,5 +12,6 @@ mod failing_calls;
 mod live_ranges;
 mod program;
 mod random;
+mod random_controls;
 mod scheduled;
 mod simulated_rig;

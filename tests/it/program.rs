@@ -103,7 +103,7 @@ struct World<'rig> {
 
 /// Runs a program to its end.
 pub fn run(plan: &Plan) -> Outcome {
-    let rig = SimulatedRig::on(machine(plan.schedule.clone(), DeviceProfile::small(1 << 30)));
+    let rig = rig_for(plan);
     let before = rig.machine().used_bytes();
     let mut world = World::new(&rig, plan);
     for _ in 0..plan.operations {
@@ -115,6 +115,29 @@ pub fn run(plan: &Plan) -> Outcome {
     let driver_calls = rig.machine().call_count();
     let hazards = rig.take_hazards().iter().map(ToString::to_string).collect();
     Outcome { hazards, mismatches, left_behind, stats, addresses, driver_calls, faults }
+}
+
+/// Runs a program up to the first thing that is found wrong, and gives that.
+pub fn first_hazard(plan: &Plan) -> Option<String> {
+    let rig = rig_for(plan);
+    // What goes wrong on the device may end the program early: then the reports tell why.
+    let steps = std::panic::AssertUnwindSafe(|| {
+        let mut world = World::new(&rig, plan);
+        for _ in 0..plan.operations {
+            world.step();
+            if !rig.is_clean() {
+                break;
+            }
+        }
+        // Blocks that are still held go with the program; that is no fault.
+        rig.take_hazards()
+    });
+    let found = std::panic::catch_unwind(steps).unwrap_or_else(|_| rig.take_hazards());
+    found.first().map(ToString::to_string)
+}
+
+fn rig_for(plan: &Plan) -> SimulatedRig {
+    SimulatedRig::on(machine(plan.schedule.clone(), DeviceProfile::small(1 << 30)))
 }
 
 impl<'rig> World<'rig> {

@@ -59,6 +59,11 @@ impl SimulatedRig {
         all
     }
 
+    /// Whether nothing was found wrong so far.
+    pub fn is_clean(&self) -> bool {
+        self.probed.borrow().is_empty() && self.machine.hazards().is_empty()
+    }
+
     fn hand_out(&self, range: DeviceSpan, born_on: u64, asked_of: u64) {
         if range.bytes == 0 {
             return;

@@ -90,3 +90,43 @@ fn a_lock_the_scheduler_does_not_know_holds_nobody_up_for_ever() {
     machine.run_threads(vec![body(), body()]);
     assert_eq!(lock.into_inner().unwrap(), 2);
 }
+
+unsafe extern "C" fn pause(_: *mut std::ffi::c_void) {
+    std::thread::sleep(std::time::Duration::from_micros(50));
+}
+
+#[test]
+fn threads_without_the_scheduler_share_a_machine_too() {
+    for schedule in [Schedule::Seeded(1), Schedule::Eager, Schedule::Lazy, Schedule::RealTime] {
+        let rig = Rig::new(schedule);
+        let shared = rig.event().expose_provenance();
+        std::thread::scope(|scope| {
+            for index in 0..6_u32 {
+                let rig = &rig;
+                scope.spawn(move || {
+                    let shared = std::ptr::with_exposed_provenance_mut(shared);
+                    ok!(rig, ctx_set_current(rig.context));
+                    for round in 0..60 {
+                        let stream = rig.stream();
+                        let block = rig.alloc(64);
+                        rig.put(stream, block, index);
+                        ok!(rig, event_record(shared, stream));
+                        ok!(rig, stream_wait_event(stream, shared, 0));
+                        if round % 10 == 0 {
+                            ok!(rig, launch_host_func(stream, Some(pause), std::ptr::null_mut()));
+                        }
+                        let _answer = cu!(rig, event_query(shared));
+                        ok!(rig, stream_synchronize(stream));
+                        assert_eq!(rig.peek(block), index);
+                        ok!(rig, mem_free(block));
+                        ok!(rig, stream_destroy(stream));
+                    }
+                    ok!(rig, ctx_synchronize());
+                });
+            }
+        });
+        rig.assert_no_hazards();
+        assert_eq!(rig.machine.used_bytes(), 0);
+        assert_eq!(rig.machine.pending_operations(), 0);
+    }
+}

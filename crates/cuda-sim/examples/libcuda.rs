@@ -9,7 +9,6 @@ use std::ffi;
 use std::sync::{Arc, LazyLock};
 
 use cuda_sim::{Machine, Schedule};
-#[expect(clippy::wildcard_imports, reason = "the signatures name most of the driver's types")]
 use cuda_sys::*;
 
 static MACHINE: LazyLock<Machine> =

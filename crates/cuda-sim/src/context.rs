@@ -7,7 +7,7 @@ use cuda_sys::CUresult;
 use crate::clock::{Clock, Epoch};
 use crate::profile::DeviceProfile;
 use crate::state::{Answer, State};
-use crate::stream::{Stream, StreamKind};
+use crate::stream::{Stream, StreamKind, Work};
 
 /// How many streams that are gone are kept before those seen complete are dropped.
 const GONE_UNPRUNED: usize = 64;
@@ -76,6 +76,8 @@ pub(crate) struct Context {
     pub(crate) blocking: Vec<u32>,
     /// Streams that are gone and were not seen complete.
     pub(crate) gone: Vec<(Epoch, Clock, bool)>,
+    /// What every later stream comes after, too: events that the whole context waits for.
+    pub(crate) waits: Vec<(Epoch, Clock)>,
     /// Contexts whose memory it may use.
     pub(crate) peers: Vec<usize>,
 }
@@ -97,6 +99,7 @@ impl State {
             timelines: Vec::new(),
             blocking: Vec::new(),
             gone: Vec::new(),
+            waits: Vec::new(),
             peers: Vec::new(),
         });
         let legacy = self.new_stream(context, StreamKind::Legacy);
@@ -162,6 +165,11 @@ impl State {
         owner.timelines.push(timeline);
         if kind.is_blocking() {
             owner.blocking.push(timeline);
+        }
+        if kind != StreamKind::Lane && !owner.waits.is_empty() {
+            let waits = owner.waits.clone();
+            let after = self.come_after(timeline, &waits);
+            self.submit(timeline, Work::Nothing, after);
         }
         timeline
     }

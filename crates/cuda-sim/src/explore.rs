@@ -84,6 +84,13 @@ impl Explorer {
 }
 
 /// Runs `body` under every schedule of a machine with one H200, up to 100,000.
+///
+/// ```
+/// let coverage = cuda_sim::explore(|machine| {
+///     machine.run_threads(vec![Box::new(|| machine.yield_point()), Box::new(|| ())]);
+/// });
+/// assert!(coverage.complete && 1 < coverage.schedules);
+/// ```
 pub fn explore(body: impl FnMut(&Machine)) -> Coverage {
     Explorer::default().run(body)
 }

@@ -322,7 +322,11 @@ impl State {
     }
 
     /// Orders a timeline's next operation after others; gives those still to run.
-    fn come_after(&mut self, timeline: u32, before: &[(Epoch, Clock)]) -> Vec<(u32, u64)> {
+    pub(crate) fn come_after(
+        &mut self,
+        timeline: u32,
+        before: &[(Epoch, Clock)],
+    ) -> Vec<(u32, u64)> {
         let mut after = Vec::with_capacity(before.len());
         for (epoch, clock) in before {
             self.learn(timeline, *epoch, clock);

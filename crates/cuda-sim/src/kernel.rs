@@ -155,6 +155,18 @@ type Ready = dyn Fn(&KernelCall<'_>) -> bool + Send + Sync;
 type Run = dyn Fn(&mut KernelCall<'_>) + Send + Sync;
 
 /// What a kernel does on the simulated device.
+///
+/// ```
+/// use cuda_sim::{Access, KernelBody, KernelCall, Machine};
+///
+/// // fill(out: *u32, count: u64, value: u32)
+/// let fill = KernelBody::new(|call: &mut KernelCall<'_>| {
+///     call.fill_u32(call.pointer(0), call.u64(1), call.u32(2));
+/// })
+/// .accesses(|arguments| vec![Access::write(arguments.pointer(0), 4 * arguments.u64(1))])
+/// .duration(|arguments| 1_000 + arguments.u64(1) / 700);
+/// Machine::builder().build().register_kernel("fill", fill);
+/// ```
 #[derive(Clone)]
 pub struct KernelBody {
     accesses: Option<Arc<Accesses>>,

@@ -19,9 +19,9 @@
 //! the host, memory and events shared between processes, exported handles, child graphs, graphs
 //! built node by node, launch attributes, flags of `cuEventRecordWithFlags` and
 //! `cuStreamWaitEvent`, stream-ordered frees inside a capture, per-thread variants of entry points.
-//! Simpler than the real driver: a pageable source of an asynchronous copy is read at the call;
-//! memory of a pool is new memory each time, since a pool keeps nothing; `cuCtxWaitEvent` reaches
-//! the streams that exist when it is called.
+//! Simpler than the real driver: memory of a pool is new memory each time, since a pool keeps
+//! nothing; what a query does not show, such as pinned memory that a host reads without waiting,
+//! is not searched exhaustively.
 
 mod call;
 mod calls;

@@ -35,8 +35,12 @@ pub struct MachineBuilder {
 
 impl MachineBuilder {
     fn new() -> Self {
-        let settings =
-            Settings { hazards: true, refusals_max: 3, patience: Duration::from_secs(5) };
+        let settings = Settings {
+            hazards: true,
+            refusals_max: 3,
+            patience: Duration::from_secs(5),
+            late_reads: false,
+        };
         Self { profiles: Vec::new(), schedule: Schedule::Seeded(0), settings }
     }
 
@@ -69,6 +73,14 @@ impl MachineBuilder {
     /// reports a deadlock; the default is five seconds.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
+        self
+    }
+
+    /// Lets a seeded run read the pageable source of an asynchronous copy when the copy runs,
+    /// as a choice; the default is to read it at the call. Only for programs that leave the
+    /// source where it is until the copy is done, as the driver's documentation asks.
+    pub fn late_pageable_reads(mut self, on: bool) -> Self {
+        self.settings.late_reads = on;
         self
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) hazards: bool,
     pub(crate) refusals_max: u32,
     pub(crate) patience: Duration,
+    /// Whether a pageable source may be read after the call that queues its copy.
+    pub(crate) late_reads: bool,
 }
 
 /// A host thread as the driver sees it.

@@ -8,7 +8,7 @@ use crate::handle::Unfit;
 use crate::hazard::Hazard;
 use crate::memory::MappingKind;
 use crate::state::{Answer, State};
-use crate::stream::Work;
+use crate::stream::{StreamKind, Work};
 
 impl Call {
     /// Reports a handle that names nothing alive; null ones are an ordinary mistake.
@@ -86,7 +86,7 @@ impl Call {
             clock.advance(*epoch, &self.observed);
             clock.join(gone, &self.observed, u32::MAX);
         }
-        let lane = self.new_stream(number, crate::stream::StreamKind::Lane);
+        let lane = self.new_stream(number, StreamKind::Lane);
         self.live_mut(lane).destroyed = true;
         self.live_mut(lane).clock = clock;
         self.submit_record(lane, event, after);
@@ -97,9 +97,17 @@ impl Call {
     pub(crate) fn wait_in_context(&mut self, number: usize, event: usize) -> Answer {
         self.check_event(event)?;
         for timeline in self.context(number).timelines.clone() {
-            if self.live(timeline).kind != crate::stream::StreamKind::Lane {
+            let waits = self.stream(timeline).is_some_and(|stream| stream.kind != StreamKind::Lane);
+            if waits {
                 self.wait_event(timeline, event)?;
             }
+        }
+        if let Some(record) = &self.events.get(event)?.record {
+            let wait = (record.epoch, record.clock.clone());
+            let mut waits = std::mem::take(&mut self.context_mut(number).waits);
+            waits.retain(|wait| !self.observed.covers(wait.0));
+            waits.push(wait);
+            self.context_mut(number).waits = waits;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Call {
                 source_then = Some(taken(from));
             }
             Place::Address(size(from.address()))
-        } else if capturing {
+        } else if capturing || (self.settings.late_reads && self.chooser.once_in(2)) {
             Place::Host(from)
         } else {
             Place::Staged(taken(from))

@@ -188,3 +188,30 @@ fn a_kernel_reaches_another_devices_memory_with_peer_access_only() {
         assert_eq!(rig.peek(block), if enabled { 5 } else { 0 });
     }
 }
+
+#[test]
+fn an_event_can_stand_for_a_whole_context() {
+    let rig = Rig::new(Schedule::Seeded(1));
+    let (a, b, outside) = (rig.stream(), rig.stream(), rig.stream());
+    let block = rig.alloc(16);
+    rig.put(a, block, 1);
+    rig.put(b, block + 4, 1);
+    let event = rig.event();
+    ok!(rig, ctx_record_event?(rig.context, event));
+    rig.put(a, block + 8, 1);
+    ok!(rig, stream_wait_event(outside, event, 0));
+    rig.put(outside, block, 2);
+    rig.put(outside, block + 4, 2);
+    rig.assert_no_hazards();
+    rig.put(outside, block + 8, 2);
+    assert_eq!(rig.machine.take_hazards().len(), 1, "this was not there yet");
+    ok!(rig, event_record(event, outside));
+    ok!(rig, ctx_wait_event?(rig.context, event));
+    let later = rig.stream();
+    for stream in [a, b, later] {
+        rig.put(stream, block + 4 * 3, 3);
+        rig.get(stream, block, rig.alloc(4));
+        ok!(rig, stream_synchronize(stream));
+    }
+    rig.assert_no_hazards();
+}

@@ -159,6 +159,23 @@ fn a_range_may_span_neighbouring_mappings() {
 }
 
 #[test]
+fn s9_a_pageable_source_is_read_at_the_call_or_later() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let schedule = Schedule::Seeded(seed);
+        let rig = Rig::build(Machine::builder().schedule(schedule).late_pageable_reads(true));
+        let (a, block) = (rig.stream(), rig.alloc(4));
+        let source = std::cell::UnsafeCell::new(1_u32);
+        ok!(rig, memcpy_htod_async(block, source.get().cast(), 4, a));
+        // SAFETY: this is the only thread, and nothing else borrows the word.
+        unsafe { source.get().write(2) };
+        ok!(rig, stream_synchronize(a));
+        seen.insert(rig.peek(block));
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn pinned_memory_is_one_address_for_both_sides() {
     let rig = Rig::new(Schedule::Lazy);
     let a = rig.stream();

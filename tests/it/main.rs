@@ -1,7 +1,7 @@
 //! The whole road on the simulated driver: every scenario under many schedules, random programs
 //! against a model, and for each check the proof that its absence is caught.
 #![forbid(unsafe_code)]
-#![expect(unreachable_pub, reason = "the scenarios are shared by two test binaries")]
+#![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 
 #[macro_use]
 #[path = "../scenarios/mod.rs"]

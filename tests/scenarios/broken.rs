@@ -80,6 +80,11 @@ fn never_asks(config: Config) -> Config {
     config.with_policy(Policy::Deterministic)
 }
 
+/// Waits for all work, so that a broken program fails where it is meant to and not at its end.
+fn end(rig: &dyn Rig) {
+    rig.desk().context().synchronize().expect("all ends");
+}
+
 /// A reader on another stream, recorded; the home asks for memory at once.
 fn a_use_on_another_stream(rig: &dyn Rig, config: Config) -> Verdict {
     let desk = rig.desk();
@@ -100,6 +105,7 @@ fn a_use_on_another_stream(rig: &dyn Rig, config: Config) -> Verdict {
         let z = without_calls(rig, || take(rig, &allocator, &home, WHOLE));
         z.address() == freed
     };
+    end(rig);
     let streams = [user.id(), home.id()];
     Verdict { early, late, work: "kernel check_stamp", streams }
 }
@@ -120,6 +126,7 @@ fn a_block_for_another_stream(rig: &dyn Rig, config: Config) -> Verdict {
     next.wait_stream(&home).expect("a wait");
     let z = take(rig, &allocator, &next, WHOLE);
     let late = z.address() == freed;
+    end(rig);
     let streams = [home.id(), next.id()];
     Verdict { early, late, work: "kernel stamp", streams }
 }
@@ -141,6 +148,7 @@ fn a_wait_on_the_device(rig: &dyn Rig, config: Config) -> Verdict {
     let late = y.address() == freed && served(&allocator).device_wait == 1;
     // Whether the wait was made shows on the stream alone.
     let early = late && !home.order().knows(user.order().position());
+    end(rig);
     let streams = [user.id(), home.id()];
     Verdict { early, late, work: "kernel check_stamp", streams }
 }
@@ -167,6 +175,7 @@ fn a_split(rig: &dyn Rig, config: Config) -> Verdict {
     home.wait_stream(&user).expect("a wait");
     let z = take(rig, &allocator, &home, WHOLE);
     let late = z.address() == rest;
+    end(rig);
     let streams = [user.id(), home.id()];
     Verdict { early, late, work: "kernel check_stamp", streams }
 }
@@ -193,6 +202,7 @@ fn a_join(rig: &dyn Rig, config: Config) -> Verdict {
     a.wait_stream(&b).expect("a wait");
     let again = take(rig, &allocator, &a, 2 * WHOLE);
     let late = again.address() == start;
+    end(rig);
     let streams = [b.id(), a.id()];
     Verdict { early, late, work: "kernel stamp", streams }
 }
@@ -228,6 +238,7 @@ fn a_known_order(rig: &dyn Rig, config: Config) -> Verdict {
     let y = without_calls(rig, || take(rig, &allocator, &next, WHOLE));
     y.fill(&next, 2);
     let late = y.address() == freed;
+    end(rig);
     let streams = [home.id(), next.id()];
     Verdict { early: false, late, work: "kernel stamp", streams }
 }

@@ -23,7 +23,7 @@ pub const WHOLE: u64 = 2 << 20;
 const BUSY: Duration = Duration::from_millis(25);
 const GATES: usize = 64;
 /// A word in every so many is written and checked.
-const STRIDE_WORDS: u64 = 1024;
+const STRIDE_WORDS: u64 = 16 << 10;
 
 /// A device under test, with somebody who watches.
 pub trait Rig {

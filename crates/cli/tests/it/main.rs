@@ -1,0 +1,11 @@
+//! The built command on real traces and bad input, on the simulated device.
+#![forbid(unsafe_code)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed step fails its test")]
+
+mod bad_files;
+mod capacity;
+mod command;
+mod devices;
+mod lines;
+mod pickle;
+mod traces;

@@ -38,14 +38,16 @@
 //! |---|---|
 //! | `torch.empty(n, device="cuda")` | [`DeviceBuffer::new`], on a home stream |
 //! | `torch.zeros`, `torch.tensor(list)` | [`DeviceBuffer::zeroed`], [`DeviceBuffer::from_slice`] |
-//! | `tensor.record_stream(s)` | counted by copies and launches; else [`DeviceBuffer::record_stream`] |
+//! | `tensor.record_stream(s)` | copies and launches do it; else [`DeviceBuffer::record_stream`] |
 //! | (no equal: until what is queued now is done) | [`DeviceBuffer::record_use`] |
 //! | `stream.wait_stream(other)`, `wait_event` | [`Stream::wait_stream`], [`Stream::wait_event`] |
 //! | `stream.record_event()`, `event.query()` | [`Stream::record_event`], [`Event::query`] |
 //! | `with torch.cuda.stream(s):` | [`CurrentStream::enter`] |
-//! | `tensor.pin_memory()`, `copy_(…, non_blocking=True)` | [`PinnedBuffer`], [`DeviceBuffer::copy_from_pinned`] |
+//! | `tensor.pin_memory()` | [`PinnedBuffer`] |
+//! | `copy_(…, non_blocking=True)` | [`DeviceBuffer::copy_from_pinned`] |
 //! | `torch.cuda.graph(g)`, `g.replay()` | [`Stream::begin_capture`], [`GraphExec::launch`] |
-//! | `torch.cuda.memory_stats()` | [`Runtime::stats`]; `active` minus `allocated` is `pending_bytes` |
+//! | `torch.cuda.memory_stats()` | [`Runtime::stats`] |
+//! | `active_bytes` minus `allocated_bytes` | `pending_bytes` of [`Stats`] |
 //! | `torch.cuda.empty_cache()` | [`Allocator::empty_cache`], [`Allocator::trim`] |
 //! | `set_per_process_memory_fraction` | [`Builder::limit_bytes`] |
 //! | `expandable_segments:True` | the VMM source, the default where the device has it |
@@ -54,10 +56,14 @@
 //! |---|---|
 //! | `CudaContext::new(0)` | [`open`] |
 //! | `CudaContext::new_stream`, `CudaStream::fork` | [`Runtime::create_stream`] |
-//! | `stream.alloc`, `stream.alloc_zeros`, `CudaSlice<T>` | [`DeviceBuffer::new`], [`DeviceBuffer::zeroed`] |
-//! | `stream.memcpy_htod`, `memcpy_dtoh`, `memcpy_dtod` | [`DeviceBuffer::copy_from_slice`], [`DeviceBuffer::copy_to_slice`], [`DeviceBuffer::copy_from`] |
-//! | `ctx.load_module(ptx)`, `module.load_function` | [`Runtime::load_module`], [`Module::declare`] (the `unsafe` step) |
-//! | `stream.launch_builder(&f).arg(…).launch(cfg)` (`unsafe`) | [`Kernel::launch`] (safe) |
+//! | `CudaSlice<T>` | [`DeviceBuffer`] |
+//! | `stream.alloc`, `stream.alloc_zeros` | [`DeviceBuffer::new`], [`DeviceBuffer::zeroed`] |
+//! | `stream.memcpy_htod` | [`DeviceBuffer::copy_from_slice`] |
+//! | `stream.memcpy_dtoh` | [`DeviceBuffer::copy_to_slice`] |
+//! | `stream.memcpy_dtod` | [`DeviceBuffer::copy_from`] |
+//! | `ctx.load_module(ptx)` | [`Runtime::load_module`] |
+//! | `module.load_function(name)` | [`Module::declare`], the `unsafe` step |
+//! | `stream.launch_builder(&f)`, whose launch is `unsafe` | [`Kernel::launch`], which is safe |
 //! | the read and write events of a slice | uses of a block, without an event for each |
 //! | `stream.join(&other)`, `event.is_complete()` | [`Stream::wait_stream`], [`Event::query`] |
 //! | a drop calls `cuMemFreeAsync` | a drop puts the block on its stream's free list; no call |

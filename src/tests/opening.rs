@@ -47,6 +47,9 @@ fn the_source_follows_the_device_unless_it_is_chosen() {
     assert_eq!(source(Builder::new(), DeviceProfile::h200()), Ok("vmm"));
     assert_eq!(source(Builder::new(), DeviceProfile::without_vmm()), Ok("plain"));
     assert_eq!(source(Builder::new().plain_source(), DeviceProfile::h200()), Ok("plain"));
+    let mut incomplete = DeviceProfile::h200();
+    incomplete.missing.push("cuMemAddressReserve");
+    assert_eq!(source(Builder::new(), incomplete), Ok("plain"));
     assert_eq!(source(Builder::new().vmm_source(), DeviceProfile::h200()), Ok("vmm"));
     let refused = source(Builder::new().vmm_source(), DeviceProfile::without_vmm());
     assert_eq!(refused, Err(OpenError::NoVirtualMemory { ordinal: 0 }));

@@ -89,6 +89,8 @@ impl fmt::Display for DeviceKind {
 ///
 /// Cheap to clone; clones share everything. `Send` and `Sync`. Buffers and streams keep their
 /// context alive; a simulated machine ends with the last clone of its runtime.
+/// Dropping the last clone **may block**: for replays of graphs that were destroyed under way, and,
+/// when no block is left, for the streams that used the memory.
 ///
 /// ```
 /// # #[cfg(feature = "sim")] {
@@ -112,6 +114,15 @@ struct Inner {
     device_name: String,
     /// Last: a simulated machine goes after the context that lies in it.
     origin: Origin,
+}
+
+impl Drop for Inner {
+    /// A destroyed graph holds blocks until its last replay is done; blocks keep the allocator,
+    /// and that the context. So the end waits for such replays; what cannot be waited for keeps
+    /// all of it alive.
+    fn drop(&mut self) {
+        let _still_held = self.allocator.context().finish_destroyed_graphs();
+    }
 }
 
 impl Runtime {

@@ -201,3 +201,17 @@ fn a_buffer_outlives_its_stream_and_is_freed_on_any_thread() {
     std::thread::scope(|scope| scope.spawn(move || buffer.free().unwrap()).join()).unwrap();
     assert_eq!(rig.runtime.stats().allocated_bytes.current, 0);
 }
+
+#[test]
+fn a_graph_dropped_while_it_replays_keeps_nothing_for_good() {
+    let rig = Rig::new();
+    let machine = rig.runtime.machine().unwrap().clone();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&rig.runtime, &rig.home, 1 << 20).unwrap();
+    let capture = rig.home.begin_capture(CaptureMode::ThreadLocal).unwrap();
+    let _captured = buffer.fill(&rig.home, 9).unwrap();
+    let exec = capture.end().unwrap().instantiate().unwrap();
+    let _replayed = exec.launch(&rig.home).unwrap();
+    drop((exec, buffer));
+    drop(rig);
+    assert_eq!(machine.used_bytes(), 0);
+}

@@ -113,6 +113,13 @@ impl ContextCore {
         Ok(())
     }
 
+    /// What the last replays of destroyed graphs wait for, but not behind a gate of the host.
+    fn open_grave_fences(&self) -> Vec<Fence> {
+        let graves = lock(&self.graves);
+        let open = graves.iter().filter_map(Grave::first_open_fence);
+        open.filter(|fence| !fence.is_gated()).cloned().collect()
+    }
+
     /// Lets go of what destroyed graphs held, where their last replays are known to be done. Makes
     /// no driver call of its own.
     pub(crate) fn close_graves(&self) {
@@ -262,6 +269,23 @@ impl Context {
     #[must_use]
     pub fn pooled_events(&self) -> usize {
         self.core.pool.free_count()
+    }
+
+    /// Blocks until the last replays of graphs that were destroyed are done, and lets go of what
+    /// these held, which may be what keeps this very context alive. A replay that may be waiting
+    /// for the host is not waited for.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn finish_destroyed_graphs(&self) -> Result<(), Error> {
+        loop {
+            let fences = self.core.open_grave_fences();
+            if fences.is_empty() {
+                self.core.close_graves();
+                return Ok(());
+            }
+            fences.iter().try_for_each(Fence::synchronize)?;
+        }
     }
 
     /// A new stream.

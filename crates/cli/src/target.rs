@@ -28,7 +28,7 @@ pub(crate) enum Stamps {
 pub(crate) struct Session {
     builder: Builder,
     policy: Policy,
-    /// Keeps the context open from one target to the next.
+    /// Keeps a GPU's context open from one target to the next.
     runtime: Runtime,
 }
 
@@ -69,7 +69,7 @@ impl Session {
         self.runtime.device().total_bytes().map_err(failed)
     }
 
-    /// A fresh allocator with everything that `plan` needs.
+    /// A fresh target: an allocator with everything that `plan` needs.
     pub(crate) fn fresh(
         &self,
         plan: &Plan,
@@ -81,8 +81,12 @@ impl Session {
             config = config.with_limit(bytes);
         }
         let builder = self.builder.clone().config(config);
-        let opened = builder.open_in(self.runtime.context()).map_err(failed)?;
-        DeviceTarget::new(opened.allocator().clone(), plan, stamps, self.runtime.clone())
+        let opened = match self.runtime.device_kind() {
+            DeviceKind::Gpu => builder.open_in(self.runtime.context()),
+            // A machine of its own, so that every target finds the same one.
+            DeviceKind::Simulated => builder.open_choice(DeviceChoice::Simulated),
+        };
+        DeviceTarget::new(opened.map_err(failed)?, plan, stamps)
     }
 }
 
@@ -98,7 +102,7 @@ pub(crate) struct DeviceTarget {
     context: Context,
     /// Driver calls before the replay, and those it made for itself.
     other_calls: u64,
-    /// Keeps a simulated machine alive.
+    /// The device; last, as a simulated machine goes with it.
     runtime: Runtime,
 }
 
@@ -111,13 +115,9 @@ struct LaneState {
 }
 
 impl DeviceTarget {
-    fn new(
-        allocator: Allocator,
-        plan: &Plan,
-        stamps: Option<Stamps>,
-        runtime: Runtime,
-    ) -> Result<Self, TargetError> {
-        let context = allocator.context().clone();
+    fn new(runtime: Runtime, plan: &Plan, stamps: Option<Stamps>) -> Result<Self, TargetError> {
+        let allocator = runtime.allocator().clone();
+        let context = runtime.context().clone();
         let create = |never_wait_on| {
             context
                 .create_stream(StreamOptions { never_wait_on, ..StreamOptions::default() })

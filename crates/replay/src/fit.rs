@@ -1,7 +1,7 @@
 //! Finds the smallest capacity that serves a trace, by bisection over fresh targets.
 //!
-//! More room is taken to be no worse, as for every allocator of use; where placement makes one
-//! size fail and a smaller one serve, the answer is still a capacity that served.
+//! More room is taken to be no worse; where placement makes one size fail and a smaller one serve,
+//! the answer is still a capacity that served, while one grain less did not.
 
 use crate::engine::{Mode, Progress, run};
 use crate::error::ReplayError;
@@ -21,14 +21,24 @@ pub struct Fit {
     pub try_count: u32,
 }
 
-/// Bisects between `low_bytes`, which is less than any that serves, and `high_bytes`.
+/// Where the search begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Less than any capacity that serves.
+    pub low_bytes: u64,
+    /// A capacity that is expected to serve.
+    pub guess_bytes: u64,
+    /// The largest there is.
+    pub high_bytes: u64,
+}
+
+/// Goes up from the guess until a capacity serves, in steps that double, then bisects below it.
 ///
 /// # Errors
 /// A target could not be made, or failed in another way than by having no room.
 pub fn smallest_capacity<T: Target>(
     plan: &Plan,
-    low_bytes: u64,
-    high_bytes: u64,
+    bounds: Bounds,
     mut fresh: impl FnMut(u64) -> Result<T, TargetError>,
     progress: Progress<'_>,
 ) -> Result<Fit, ReplayError> {
@@ -41,11 +51,18 @@ pub fn smallest_capacity<T: Target>(
         let outcome = run(&mut target, plan, Mode::UntilFull, progress)?;
         Ok::<bool, ReplayError>(outcome.out_of_memory_count == 0)
     };
-    // Below `fails` none serves, and `served` does.
-    let mut fails = low_bytes / CAPACITY_GRAIN_BYTES;
-    let mut served = high_bytes.div_ceil(CAPACITY_GRAIN_BYTES).max(1);
-    if !serves(served)? {
-        return Ok(Fit { capacity_bytes: None, try_count });
+    let high = (bounds.high_bytes / CAPACITY_GRAIN_BYTES).max(1);
+    // What `fails` does not serve, and what `served` does.
+    let mut served = bounds.guess_bytes.div_ceil(CAPACITY_GRAIN_BYTES).clamp(1, high);
+    let mut fails = bounds.low_bytes / CAPACITY_GRAIN_BYTES;
+    let mut step = (served / 64).max(1);
+    while !serves(served)? {
+        if high <= served {
+            return Ok(Fit { capacity_bytes: None, try_count });
+        }
+        fails = served;
+        served = served.saturating_add(step).min(high);
+        step = step.saturating_mul(2);
     }
     if served <= fails {
         fails = 0;

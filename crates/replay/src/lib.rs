@@ -26,7 +26,7 @@ mod target;
 
 pub use engine::{Mode, Outcome, Progress, run};
 pub use error::ReplayError;
-pub use fit::{CAPACITY_GRAIN_BYTES, Fit, smallest_capacity};
+pub use fit::{Bounds, CAPACITY_GRAIN_BYTES, Fit, smallest_capacity};
 pub use plan::{Gate, LANE_GATES_MAX, LANES_MAX, Lane, Plan, Step, Uses};
 pub use report::{Recorded, Report, SCHEMA, Setting};
 pub use target::{Figures, Placed, Served, StampCounts, Target, TargetError};

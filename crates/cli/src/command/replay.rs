@@ -1,6 +1,6 @@
 //! `replay`: a recorded trace is served on a device, and what that needed is reported.
 
-use replay::{Fit, Mode, Outcome, Plan, Recorded, ReplayError, Report, Setting, Uses};
+use replay::{Bounds, Fit, Mode, Outcome, Plan, Recorded, ReplayError, Report, Setting, Uses};
 use trace::pytorch::{ReadError, ReadOptions, Snapshot, read_file};
 use trace::{Operations, Summary};
 
@@ -133,8 +133,8 @@ fn pass(
         .map_err(|error| failed(&work.trace, &error))
 }
 
-/// The smallest capacity lies between what was active at once, which nothing can go below, and
-/// what was reserved when there was room; if even the given room was too small, there is none.
+/// Nothing can go below what was active at once, and what was reserved when there was room is
+/// likely to be enough.
 fn fit(
     work: &Work,
     session: &Session,
@@ -144,18 +144,18 @@ fn fit(
 ) -> Result<Fit, Failure> {
     let bar = bars.phase("fitting");
     let total = session.total_bytes().map_err(|error| failed(&work.trace, &error))?;
+    let high_bytes = capacity.map_or(total, |capacity| capacity.min(total));
     let figures = &timed.figures;
-    let is_served = timed.out_of_memory_count == 0;
-    let high = if is_served { figures.peak_reserved_bytes } else { capacity.unwrap_or(total) };
-    let low = if is_served { figures.peak_active_bytes.saturating_sub(1) } else { 0 };
-    replay::smallest_capacity(
-        &work.plan,
-        low,
-        high,
-        |bytes| session.fresh(&work.plan, Some(bytes), None),
-        &mut |done, all| bar.show_steps(done, all),
-    )
-    .map_err(|error: ReplayError| failed(&work.trace, &error))
+    let bounds = if timed.out_of_memory_count == 0 {
+        let low_bytes = figures.peak_active_bytes.saturating_sub(1);
+        Bounds { low_bytes, guess_bytes: figures.peak_reserved_bytes, high_bytes }
+    } else {
+        Bounds { low_bytes: 0, guess_bytes: high_bytes, high_bytes }
+    };
+    let fresh = |bytes| session.fresh(&work.plan, Some(bytes), None);
+    let mut progress = |done, all| bar.show_steps(done, all);
+    replay::smallest_capacity(&work.plan, bounds, fresh, &mut progress)
+        .map_err(|error: ReplayError| failed(&work.trace, &error))
 }
 
 fn failed(trace: &str, error: &dyn std::error::Error) -> Failure {

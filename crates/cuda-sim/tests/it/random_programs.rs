@@ -9,7 +9,7 @@ use crate::rig::{Rig, SUCCESS};
 use crate::{cu, ok};
 
 const STREAMS: usize = 4;
-const WORDS: u64 = 6;
+const WORDS: u64 = 12;
 
 /// The generator known as xorshift.
 struct Random(u64);
@@ -74,6 +74,21 @@ impl Model {
     }
 }
 
+/// Submits an operation that touches just these words: a fill, a kernel or a copy.
+fn perform(rig: &Rig, stream: CUstream, block: u64, touches: &[(u64, bool)]) {
+    let at = |word: u64| block + 4 * word;
+    let reads = touches.iter().filter(|(_, wrote)| !wrote).count();
+    let (first, written) = (touches[0].0, touches.len() - reads);
+    match (reads, written) {
+        (0, 1) => rig.put(stream, at(first), 1),
+        (0, count) => ok!(rig, memset_d32_async(at(first), 1, count, stream)),
+        (1, 1) => rig.get(stream, at(first), at(touches[1].0)),
+        (count, _) => {
+            ok!(rig, memcpy_dtod_async(at(touches[count].0), at(first), 4 * count, stream));
+        }
+    }
+}
+
 /// What a seed's first race is by the simulator and by the model, as a count of steps.
 fn first_races(seed: u64) -> (Option<usize>, Option<usize>) {
     let rig = Rig::new(Schedule::Seeded(seed));
@@ -81,31 +96,36 @@ fn first_races(seed: u64) -> (Option<usize>, Option<usize>) {
     let streams: Vec<CUstream> = (0..STREAMS).map(|_| rig.stream()).collect();
     let events: Vec<CUevent> = (0..3).map(|_| rig.event()).collect();
     let mut recorded: [Option<usize>; 3] = [None; 3];
-    let block = rig.alloc(4096);
+    let (handle, reservation) = (rig.physical(), rig.reservation(2));
+    let names = [reservation, reservation + (2 << 20)];
+    names.iter().for_each(|&name| rig.map(name, handle));
     let mut model = Model::default();
     for step in 0..80 {
         let stream = random.index(STREAMS);
         let event = random.index(3);
         let word = random.below(WORDS);
         let mut races = false;
+        // Either name of the same bytes will do.
+        let block = names[random.index(2)];
         match random.below(10) {
-            0..=2 => {
-                let touches = vec![(word, true)];
+            0..=4 => {
+                let touches = match random.below(4) {
+                    0 => vec![(word, true)],
+                    1 => vec![(word, false), (WORDS + step, true)],
+                    2 => (word..=random.below(WORDS).max(word)).map(|word| (word, true)).collect(),
+                    _ => {
+                        let count = random.below(WORDS / 2) + 1;
+                        let from = random.below(WORDS / 2 - count + 1);
+                        let to = WORDS / 2 + random.below(WORDS / 2 - count + 1);
+                        let read = (from..from + count).map(|word| (word, false));
+                        read.chain((to..to + count).map(|word| (word, true))).collect()
+                    }
+                };
                 races = model.would_race(stream, &touches);
                 if races && 0 < random.below(30) {
                     continue;
                 }
-                rig.put(streams[stream], block + 4 * word, 1);
-                model.submit(stream, touches);
-            }
-            3 | 4 => {
-                let out = WORDS + step;
-                let touches = vec![(word, false), (out, true)];
-                races = model.would_race(stream, &touches);
-                if races && 0 < random.below(30) {
-                    continue;
-                }
-                rig.get(streams[stream], block + 4 * word, block + 4 * out);
+                perform(&rig, streams[stream], block, &touches);
                 model.submit(stream, touches);
             }
             5 | 6 => {

@@ -159,7 +159,7 @@ pub enum Hazard {
     HostWroteSource {
         /// The copy.
         operation: Operation,
-        /// The host address.
+        /// Where the source starts.
         address: u64,
     },
     /// A call waits for what can never happen.
@@ -277,8 +277,8 @@ impl Hazard {
             }
             Self::HostWroteSource { operation, address } => write!(
                 f,
-                "the host wrote under a pending copy: {operation} reads {address:#x}, which \
-                 changed after the copy was submitted"
+                "the host wrote under a pending copy: {operation} reads from {address:#x} on, \
+                 which changed after the copy was submitted"
             ),
             Self::Deadlock { call, cycle } => {
                 write!(f, "deadlock: {call} waits for ever: {}", cycle.join("; "))

@@ -1,5 +1,6 @@
 //! What an operation does to memory, events and contexts when its turn has come.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use cuda_sys::CUresult;
@@ -25,7 +26,7 @@ impl State {
                 (!self.memory.fill(*address, *bytes, *word)).then_some(*address)
             }
             Work::Copy { to, from, bytes, source_then } => {
-                self.compare_source(from, source_then.as_deref(), seen);
+                self.compare_source(from, *source_then, *bytes, seen);
                 self.copy(to, from, *bytes)
             }
             Work::Kernel(launch) => return self.run_kernel(&Arc::clone(launch), seen),
@@ -53,12 +54,10 @@ impl State {
     }
 
     /// Pinned memory must still hold what it held when the copy was submitted.
-    fn compare_source(&mut self, from: &Place, then: Option<&[u8]>, seen: Seen) {
-        let (Place::Address(address), Some(then)) = (from, then) else { return };
-        let mut now = vec![0; then.len()];
-        if self.memory.read(*address, &mut now) && now != then {
-            let changed = now.iter().zip(then).position(|(now, then)| now != then).unwrap_or(0);
-            let address = *address + crate::memory::size(changed);
+    fn compare_source(&mut self, from: &Place, then: Option<u64>, bytes: u64, seen: Seen) {
+        let (&Place::Address(address), Some(then)) = (from, then) else { return };
+        let mut now = vec![0; crate::memory::host(bytes)];
+        if self.memory.read(address, &mut now) && digest(&now) != then {
             let operation = self.describe(&seen);
             self.report(Hazard::HostWroteSource { operation, address });
         }
@@ -153,6 +152,13 @@ impl State {
             }
         }
     }
+}
+
+/// What tells the contents of a source from any other.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// How long an operation keeps its stream busy, in virtual time.

@@ -58,7 +58,7 @@ pub(crate) enum Work {
         to: Place,
         from: Place,
         bytes: u64,
-        source_then: Option<Arc<[u8]>>,
+        source_then: Option<u64>,
     },
     Kernel(Arc<Launch>),
     HostFunction(HostCall),

@@ -2,7 +2,7 @@
 //!
 //! A thread may be switched at every driver call, at [`crate::Machine::yield_point`], and where
 //! it waits. One that waits for a lock the scheduler does not know of would hold everybody up;
-//! after a tenth of a second another thread goes on without it, and the run is then no longer
+//! after a second another thread goes on without it, and the run is then no longer
 //! decided by the schedule alone. [`crate::Machine::wait_until`] waits in a way that is.
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::call::Call;
 
 /// How long a thread may keep the others waiting in real time.
-const OVERDUE: Duration = Duration::from_millis(100);
+const OVERDUE: Duration = Duration::from_secs(1);
 
 /// What a thread that cannot go on learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,13 +7,15 @@ use cuda_sys::CUresult;
 use crate::call::Call;
 use crate::clock::Epoch;
 use crate::memory::{MappingKind, size};
+use crate::perform::digest;
 use crate::shims::raw::HostPlace;
 use crate::state::Answer;
 use crate::stream::{Place, Work};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// The largest pinned source that is remembered, to find a host that writes under a copy.
+/// The largest pinned source whose contents are remembered, to find a host that writes under a
+/// copy.
 const COMPARED_MAX: u64 = 16 << 20;
 
 impl Call {
@@ -51,7 +53,7 @@ impl Call {
         let mut source_then = None;
         let from = if self.is_pinned(from) {
             if self.settings.hazards && !capturing && bytes <= COMPARED_MAX {
-                source_then = Some(taken(from));
+                source_then = Some(digest(&taken(from)));
             }
             Place::Address(size(from.address()))
         } else if capturing || (self.settings.late_reads && self.chooser.once_in(2)) {

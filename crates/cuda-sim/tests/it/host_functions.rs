@@ -97,3 +97,16 @@ fn s1_the_start_of_a_host_function_shows_that_what_came_before_is_done() {
     rig.put(b, block + 4, 2);
     assert_eq!(rig.machine.take_hazards().len(), 1);
 }
+
+#[test]
+fn l3_host_functions_do_not_run_after_an_error() {
+    let rig = Rig::new(Schedule::Lazy);
+    let a = rig.stream();
+    let counter = AtomicU32::new(0);
+    rig.launch(a, "write_bad", &[crate::rig::Argument::U64(0x10)]);
+    ok!(rig, launch_host_func(a, Some(count), counter.as_ptr().cast()));
+    assert_eq!(cu!(rig, stream_synchronize(a)), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+    ok!(rig, device_primary_ctx_release(0));
+    drop(rig);
+    assert_eq!(counter.load(Ordering::Relaxed), 0);
+}

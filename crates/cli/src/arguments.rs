@@ -133,11 +133,12 @@ pub(crate) enum VerifyName {
 /// Reads the arguments, the first of which is the program's name. What is not to be run, such as a
 /// wrong line or a call for help, gives how the program ends.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Outcome> {
-    Line::try_parse_from(arguments).map(|line| line.command).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+    Line::try_parse_from(arguments).map(|line| line.command).map_err(|error| {
+        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             output::result(&error.to_string()).map(|()| Ending::Done)
+        } else {
+            Err(Failure::bad_input(usage_message(&error)))
         }
-        _ => Err(Failure::bad_input(usage_message(&error))),
     })
 }
 

@@ -178,9 +178,9 @@ impl Target for DeviceTarget {
     #[inline]
     fn allocate(&mut self, stream: StreamNumber, bytes: u64) -> Result<Block, TargetError> {
         let stream = self.streams.get(stream.index()).expect("the plan counted the streams");
-        self.allocator.allocate(stream, bytes).map_err(|error| match error {
-            AllocError::OutOfMemory(_) | AllocError::TooLarge { .. } => TargetError::OutOfMemory,
-            other => failed(other),
+        self.allocator.allocate(stream, bytes).map_err(|error| {
+            let is_full = matches!(error, AllocError::OutOfMemory(_) | AllocError::TooLarge { .. });
+            if is_full { TargetError::OutOfMemory } else { failed(error) }
         })
     }
 
@@ -296,3 +296,6 @@ impl Target for DeviceTarget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

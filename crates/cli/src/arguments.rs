@@ -132,7 +132,7 @@ pub(crate) enum VerifyName {
 
 /// Reads the arguments, the first of which is the program's name. What is not to be run, such as a
 /// wrong line or a call for help, gives how the program ends.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Outcome> {
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Outcome> {
     Line::try_parse_from(arguments).map(|line| line.command).map_err(|error| {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             output::result(&error.to_string()).map(|()| Ending::Done)
@@ -162,7 +162,8 @@ mod tests {
     use super::{Command, Line, VerifyName, parse};
 
     fn parse_words(words: &str) -> Result<Command, crate::Outcome> {
-        parse(words.split_whitespace().map(Into::into))
+        let words: Vec<_> = words.split_whitespace().map(Into::into).collect();
+        parse(&words)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Start with [`run`]. `arguments` and `size` read the command line, `command` has one file for
 //! each subcommand, `target` is the only one that knows devices, `ending` turns failures into exit
-//! codes, `output` and `progress` are the only ones that print.
+//! codes, `output` and `progress` are the only ones that print, `queues` prepares the process.
 //!
 //! What it must not know: the allocator's insides. Its invariants: a file is judged before any
 //! device is opened; stdout holds the result and nothing else; an error is at most three lines on
@@ -17,11 +17,13 @@ mod command;
 mod ending;
 mod output;
 mod progress;
+mod queues;
 mod size;
 mod target;
 
 use arguments::Command;
 use ending::{Ending, Failure};
+use wellspring::DeviceChoice;
 
 /// Does what the arguments ask, the first of which is the program's own name.
 ///
@@ -29,8 +31,14 @@ use ending::{Ending, Failure};
 /// usage. 3: no such device.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let outcome = match arguments::parse(arguments) {
-        Ok(Command::Replay(arguments)) => command::replay::run(&arguments),
+    let line: Vec<OsString> = arguments.into_iter().collect();
+    let outcome = match arguments::parse(&line) {
+        Ok(Command::Replay(arguments)) => {
+            if arguments.device != DeviceChoice::Simulated {
+                queues::widen(&line);
+            }
+            command::replay::run(&arguments)
+        }
         Ok(Command::Devices(arguments)) => command::devices::run(&arguments),
         Err(ended) => ended,
     };

@@ -130,15 +130,18 @@ impl DeviceTarget {
             (0..plan.stream_count).map(|_| create(false)).collect::<Result<_, _>>()?;
         let needs_kernels = stamps.is_some() || 0 < plan.gate_count;
         let kernels = needs_kernels.then(|| Kernels::load(&context)).transpose().map_err(failed)?;
-        let gates = kernels.as_ref().filter(|_| 0 < plan.gate_count);
-        let gates =
-            gates.map(|kernels| kernels.gates(plan.gate_count)).transpose().map_err(failed)?;
+        let gated = kernels.as_ref().filter(|_| 0 < plan.gate_count).zip(lanes.first());
+        let gates = gated
+            .map(|(kernels, lane)| ready_gates(kernels, plan.gate_count, &lane.stream))
+            .transpose()
+            .map_err(failed)?;
         let stamper = match (kernels, stamps) {
             (Some(kernels), Some(stamps)) => {
                 Some(Stamper::new(&context, kernels, stamps, &streams).map_err(failed)?)
             }
             (_, _) => None,
         };
+        // Everything until here is no part of what is measured.
         let other_calls = context.driver_calls();
         Ok(Self { gates, stamper, lanes, streams, allocator, context, other_calls, runtime })
     }
@@ -162,6 +165,19 @@ impl DeviceTarget {
         let index = usize::try_from(lane.0).expect("lanes have a small limit");
         self.lanes.get_mut(index).expect("the plan counted the lanes")
     }
+}
+
+/// Gates whose kernel has run once: a driver may load a kernel at its first launch, and wait for
+/// all that runs while it does.
+fn ready_gates(
+    kernels: &Kernels,
+    count: usize,
+    lane: &Stream,
+) -> Result<Gates, wellspring::streams::Error> {
+    let open = kernels.gates(1)?;
+    open.open(0);
+    open.close(lane, 0)?.wait()?;
+    kernels.gates(count)
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> TargetError {

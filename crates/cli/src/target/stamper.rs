@@ -36,11 +36,18 @@ impl Stamper {
         let count = u64::try_from(streams.len()).unwrap_or(u64::MAX);
         let bytes = count.saturating_mul(COUNTER_BYTES).max(COUNTER_BYTES);
         let counters = DeviceMemory::allocate(context, bytes)?;
-        let stamper = Self { kernels, stamps, counters, checked: 0 };
+        let mut stamper = Self { kernels, stamps, counters, checked: 0 };
         for (number, stream) in (0..).zip(streams) {
-            let counter = stamper.counter(StreamNumber(number));
+            let number = StreamNumber(number);
+            let counter = stamper.counter(number);
+            let word = Placed { address: counter.0.address, bytes: WORD_BYTES };
+            // Both kernels run once before any gate is closed: a driver may load a kernel at its
+            // first launch, and wait for all that runs while it does.
+            stamper.stamp(stream, word, 0)?;
+            stamper.check(stream, number, word, 0)?;
             stream.fill_bytes(&counter, 0, COUNTER_BYTES, 0)?.wait()?;
         }
+        stamper.checked = 0;
         Ok(stamper)
     }
 

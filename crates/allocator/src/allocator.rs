@@ -41,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) shards: ShardTable,
     pub(crate) counters: Arc<SharedCounters>,
     identity: u64,
+    context_id: u64,
     setup: ShardSetup,
     limit: AtomicU64,
     pending_max: u64,
@@ -71,9 +72,9 @@ impl Allocator {
         source: Arc<dyn Source>,
     ) -> Result<Self, AllocError> {
         let total = context.device().total_bytes()?;
-        let limit = config.limit_bytes.unwrap_or(total).min(total);
+        let limit = config.limit_bytes.unwrap_or(total).min(total).min(REQUEST_BYTES_MAX);
         let bound = Config::pending_bound(Bytes(total)).0;
-        let counters = Arc::new(SharedCounters::default());
+        let counters = Arc::new(SharedCounters::new());
         let setup = ShardSetup { shared: Arc::clone(&counters), sabotage: config.sabotage };
         let inner = Inner {
             context: context.clone(),
@@ -83,6 +84,7 @@ impl Allocator {
             shards: ShardTable::new(),
             counters,
             identity: next_identity(),
+            context_id: context.id(),
             setup,
             limit: AtomicU64::new(limit),
             orders: Mutex::new(BTreeMap::new()),
@@ -103,9 +105,38 @@ impl Allocator {
             return Ok(Block::empty(Arc::clone(&self.inner)));
         }
         let order = stream.order();
-        let (owner, taken) = self.inner.allocate(order, bytes)?;
+        let (owner, taken) = self.inner.allocate(order, bytes, false)?;
         let key = BlockKey { owner, index: taken.index, generation: taken.generation };
         Ok(Block::new(Arc::clone(&self.inner), key, taken, bytes))
+    }
+
+    /// As [`Allocator::allocate`], for callers that keep numbers instead of a [`Block`]: a C
+    /// interface, or a container of its own. It is the cheapest way: the block does not keep the
+    /// allocator alive. [`Allocator::free_raw`] frees it; [`Allocator::from_raw`] makes a block
+    /// of it, which is also how its uses are recorded.
+    ///
+    /// # Errors
+    /// As for [`Allocator::allocate`].
+    #[inline]
+    pub fn allocate_raw(&self, stream: &Stream, bytes: u64) -> Result<RawBlock, AllocError> {
+        if bytes == 0 {
+            return Ok(RawBlock { address: 0, size: 0, token: RawBlock::EMPTY });
+        }
+        let (owner, taken) = self.inner.allocate(stream.order(), bytes, true)?;
+        let key = BlockKey { owner, index: taken.index, generation: taken.generation };
+        let token = RawBlock::token(self.inner.identity, key);
+        Ok(RawBlock { address: taken.address, size: taken.size, token })
+    }
+
+    /// Frees a block that [`Allocator::allocate_raw`] or [`Block::into_raw`] gave, as a drop of
+    /// the block would.
+    ///
+    /// # Errors
+    /// The raw parts name no such block of this allocator: it was taken back or freed before, or
+    /// belongs to another one. Or the block was freed but could not be fenced.
+    #[inline]
+    pub fn free_raw(&self, raw: RawBlock) -> Result<(), FreeError> {
+        self.inner.free_raw(&raw)
     }
 
     /// Takes a block back from the raw parts that [`Block::into_raw`] gave.
@@ -138,7 +169,7 @@ impl Allocator {
     /// Changes the most bytes that may be reserved. A limit below what is reserved now only
     /// stops growth.
     pub fn set_limit(&self, bytes: u64) {
-        self.inner.limit.store(bytes, Ordering::Relaxed);
+        self.inner.limit.store(bytes.min(REQUEST_BYTES_MAX), Ordering::Relaxed);
     }
 
     /// Waits for the uses of everything cached, then gives all of it back to the device; returns
@@ -171,7 +202,7 @@ impl Allocator {
 
     /// Starts all peaks again from the current values.
     pub fn reset_peaks(&self) {
-        self.inner.counters.reset_peaks();
+        self.inner.counters.reset_peaks(self.inner.allocated_bytes());
     }
 }
 
@@ -190,21 +221,23 @@ impl fmt::Debug for Allocator {
 impl Inner {
     /// Serves a request, cheapest step first (R4).
     #[inline]
-    fn allocate(&self, order: &StreamOrder, bytes: u64) -> Result<(StreamSlot, Taken), AllocError> {
-        if order.context_id() != self.context.id() {
-            return Err(AllocError::ForeignStream { stream_id: order.id() });
-        }
+    fn allocate(
+        &self,
+        order: &StreamOrder,
+        bytes: u64,
+        is_raw: bool,
+    ) -> Result<(StreamSlot, Taken), AllocError> {
         // Nothing is reused on a context that has failed, not even what is ready (L4).
-        self.context.first_error().map_or(Ok(()), |first| Err(streams::Error::from(first)))?;
-        let limit_bytes = self.limit();
-        if REQUEST_BYTES_MAX < bytes || limit_bytes < bytes {
-            return Err(AllocError::TooLarge { wanted_bytes: bytes, limit_bytes });
+        let failed = self.context.first_error().is_some();
+        if failed || order.context_id() != self.context_id || self.limit() < bytes {
+            return Err(self.refusal(order, bytes));
         }
         let size = round_up(bytes);
         let kind = if size <= SMALL_BYTES_MAX { PoolKind::Small } else { PoolKind::Large };
         let complete_only = order.is_capturing();
-        let request = Request { order, kind, size, requested: bytes, complete_only };
+        let request = Request { order, kind, size, requested: bytes, is_raw, complete_only };
         let shard = self.shard_of(order);
+        let slot = order.slot();
         if !complete_only {
             let ready = shard.with(|state| {
                 if state.stream_id != order.id() {
@@ -213,10 +246,42 @@ impl Inner {
                 state.take_ready(&request)
             });
             if let Some(taken) = ready {
-                return Ok((order.slot(), taken));
+                let me = u64::from(slot.index());
+                if !self.counters.is_last(me) {
+                    self.add_up_others(shard, me);
+                }
+                self.counters.note_allocated(shard.allocated_hint() + shard.others_allocated());
+                return Ok((slot, taken));
             }
         }
-        self.serve_beyond_ready(shard, &request)
+        let served = self.serve_beyond_ready(shard, &request)?;
+        self.counters.touch(u64::MAX - 1);
+        self.counters.note_allocated(self.allocated_bytes());
+        Ok(served)
+    }
+
+    #[cold]
+    fn refusal(&self, order: &StreamOrder, bytes: u64) -> AllocError {
+        if let Some(first) = self.context.first_error() {
+            AllocError::Driver(streams::Error::from(first))
+        } else if order.context_id() == self.context_id {
+            AllocError::TooLarge { wanted_bytes: bytes, limit_bytes: self.limit() }
+        } else {
+            AllocError::ForeignStream { stream_id: order.id() }
+        }
+    }
+
+    /// Bytes handed out, over all shards.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.shards.iter().map(|(_, shard)| shard.allocated_hint()).sum()
+    }
+
+    /// A shard becomes the only one that changes: what the others hold is added up once.
+    #[cold]
+    fn add_up_others(&self, shard: &Shard, me: u64) {
+        self.counters.set_last(me);
+        let all = self.allocated_bytes();
+        shard.set_others_allocated(all.saturating_sub(shard.allocated_hint()));
     }
 
     #[cold]
@@ -382,7 +447,7 @@ impl Inner {
         for (_, shard) in self.shards.iter() {
             shard.with(|state| state.add_to(&mut stats));
         }
-        stats.allocated_bytes.current = shared.allocated.load(order);
+        stats.allocated_bytes.current = self.allocated_bytes();
         stats.allocated_bytes.peak = shared.allocated_peak.load(order);
         stats.pending_bytes.current = shared.pending.load(order);
         stats.pending_bytes.peak = shared.pending_peak.load(order);

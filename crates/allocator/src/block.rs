@@ -7,6 +7,8 @@
 //!     │      unmap    │      give back         │  └─▶ Held ───────┘
 //!     └── Reserved ◀──┘                        └────▶ Reserved (its fences are being recorded)
 //! ```
+//! Free is one of three: `Recent`, on a shelf; `Ready`, in the list of what the shard's stream may
+//! use; `Pending`, in the list of what waits.
 //! `Reserved` is a block that one thread has taken out of the lists while it calls the driver
 //! without a lock; only that thread moves it on.
 
@@ -45,6 +47,8 @@ pub(crate) enum State {
     Vacant,
     /// Addresses without memory behind them.
     Unmapped,
+    /// Free for the shard's own stream, on a shelf of recent frees, in no list.
+    Recent,
     /// Free, and in the list of what the shard's own stream may use now.
     Ready,
     /// Free, and in the list of what still waits for uses.
@@ -66,7 +70,10 @@ impl State {
             Self::Ready | Self::Pending => {
                 next.is_free() || matches!(next, Self::Allocated | Self::Reserved | Self::Vacant)
             }
-            Self::Allocated => next.is_free() || matches!(next, Self::Reserved | Self::Held),
+            Self::Recent => matches!(next, Self::Allocated | Self::Reserved),
+            Self::Allocated => {
+                next.is_free() || matches!(next, Self::Recent | Self::Reserved | Self::Held)
+            }
             Self::Held => next.is_free() || next == Self::Reserved,
             Self::Reserved => {
                 next.is_free()

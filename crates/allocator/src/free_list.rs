@@ -12,9 +12,6 @@ use crate::size_class::{BIN_COUNT, Bin, BinMap};
 /// How many blocks of one bin a search compares before it takes the best so far.
 const FIT_SCAN_MAX: usize = 16;
 
-/// How many of a bin's latest blocks are looked at for an exact fit.
-const EXACT_SCAN_MAX: usize = 4;
-
 /// The free blocks of one kind.
 #[derive(Debug)]
 pub(crate) struct FreeList {
@@ -67,21 +64,6 @@ impl FreeList {
         }
         self.block_count -= 1;
         self.bytes -= size;
-    }
-
-    /// A block of exactly `size` bytes, if one is among the latest of its bin.
-    #[inline]
-    pub(crate) fn exact_fit(&self, arena: &Arena, size: u64) -> Option<BlockIndex> {
-        let mut link = self.head(Bin::of(size));
-        for _ in 0..EXACT_SCAN_MAX {
-            let block = link.get()?;
-            let record = arena.at(block);
-            if record.size == size {
-                return Some(block);
-            }
-            link = record.bin_next;
-        }
-        None
     }
 
     /// A block of at least `size` bytes that fits well.

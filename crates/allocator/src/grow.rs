@@ -167,6 +167,7 @@ impl ShardState {
 
     /// Finds and reserves the stretch with the least missing memory that serves the request.
     fn reserve_stretch(&mut self, request: &Request<'_>, at_least: u64) -> Option<Stretch> {
+        self.join_all_recent();
         let mut best: Option<(u64, Vec<BlockIndex>)> = None;
         for segment in self.segment_indices() {
             let first = self.blocks_of(segment).next()?;

@@ -44,6 +44,36 @@ pub struct RawBlock {
     pub token: [u64; 2],
 }
 
+impl RawBlock {
+    /// The token of a block of zero bytes.
+    pub(crate) const EMPTY: [u64; 2] = [u64::MAX; 2];
+
+    #[inline]
+    pub(crate) fn token(identity: u64, key: BlockKey) -> [u64; 2] {
+        let place = identity << 32 | u64::from(key.owner.index());
+        [place, u64::from(key.generation) << 32 | u64::from(key.index.0)]
+    }
+
+    /// Whether these are the parts of a block of zero bytes.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.token == Self::EMPTY && self.address == 0
+    }
+
+    /// Slot, index and generation of the block, if it belongs to this allocator.
+    #[inline]
+    pub(crate) fn names(&self, identity: u64) -> Result<(usize, BlockIndex, u32), FreeError> {
+        let [place, names] = self.token;
+        if place >> 32 != identity {
+            return Err(FreeError::Foreign { address: self.address });
+        }
+        let slot = usize::try_from(place & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        let index = u32::try_from(names & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        let generation = u32::try_from(names >> 32).unwrap_or(u32::MAX);
+        Ok((slot, BlockIndex(index), generation))
+    }
+}
+
 impl Block {
     #[inline]
     pub(crate) fn new(inner: Arc<Inner>, key: BlockKey, taken: Taken, requested: u64) -> Self {
@@ -119,41 +149,28 @@ impl Block {
     pub fn into_raw(mut self) -> RawBlock {
         let key = self.key.take();
         self.with_record(key, |record| record.is_raw = true);
-        let token = key.map_or([u64::MAX; 2], |key| {
-            let slot = u64::from(key.owner.index());
-            let names = u64::from(key.generation) << 32 | u64::from(key.index.0);
-            [self.inner.identity() << 32 | slot, names]
-        });
+        let token = key.map_or(RawBlock::EMPTY, |key| RawBlock::token(self.inner.identity(), key));
         RawBlock { address: self.address, size: self.size, token }
     }
 
     pub(crate) fn from_raw(inner: &Arc<Inner>, raw: RawBlock) -> Result<Self, FreeError> {
         let address = raw.address;
-        let [place, names] = raw.token;
-        if raw.token == [u64::MAX; 2] && address == 0 {
+        if raw.is_empty() {
             return Ok(Self::empty(Arc::clone(inner)));
         }
-        if place >> 32 != inner.identity() {
-            return Err(FreeError::Foreign { address });
-        }
+        let (slot, index, generation) = raw.names(inner.identity())?;
         let missing = FreeError::NotAllocated { address };
-        let slot = usize::try_from(place & u64::from(u32::MAX));
-        let index = u32::try_from(names & u64::from(u32::MAX)).map(BlockIndex);
-        let generation = u32::try_from(names >> 32);
-        let (Ok(slot), Ok(index), Ok(generation)) = (slot, index, generation) else {
-            return Err(missing);
-        };
         let Some(shard) = inner.shards.at(slot) else { return Err(missing) };
         let found = shard.with(|state| {
             let owner = state.order.slot();
             let record = state.arena.get_mut(index)?;
             let same = record.generation == generation
                 && record.state == State::Allocated
-                && record.address == address;
+                && record.address == address
+                && record.is_raw;
             // The raw parts work once.
-            let raw = record.is_raw;
-            record.is_raw = raw && !same;
-            (same && raw).then_some((owner, record.size, record.requested))
+            record.is_raw = record.is_raw && !same;
+            same.then_some((owner, record.size, record.requested))
         });
         let (owner, size, requested) = found.ok_or(missing)?;
         let key = Some(BlockKey { owner, index, generation });
@@ -188,7 +205,7 @@ impl Block {
     }
 
     fn release(&mut self) -> Result<(), FreeError> {
-        self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address))
+        self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address, false))
     }
 }
 

@@ -132,7 +132,7 @@ impl Inner {
             largest_free_bytes,
             reserved_bytes: self.counters.reserved.load(order),
             limit_bytes: self.limit(),
-            allocated_bytes: self.counters.allocated.load(order),
+            allocated_bytes: self.allocated_bytes(),
             pending_bytes: self.counters.pending.load(order),
             streams,
         }
@@ -141,7 +141,8 @@ impl Inner {
 
 impl ShardState {
     /// Adds everything that free blocks of this shard wait for and that is not complete.
-    fn add_requirements(&self, all: &mut streams::order::Frontier) {
+    fn add_requirements(&mut self, all: &mut streams::order::Frontier) {
+        self.join_all_recent();
         for segment in self.segment_indices() {
             for block in self.blocks_of(segment) {
                 let record = self.arena.at(block);
@@ -158,7 +159,8 @@ impl ShardState {
     }
 
     /// What this shard holds, and its largest free block that the request could use.
-    fn usage(&self, request: &Request<'_>) -> (StreamUsage, u64) {
+    fn usage(&mut self, request: &Request<'_>) -> (StreamUsage, u64) {
+        self.join_all_recent();
         let mut usage = StreamUsage {
             stream_id: self.order.id(),
             allocated_bytes: 0,
@@ -176,6 +178,7 @@ impl ShardState {
                         usage.pending_bytes += record.size;
                     }
                     crate::block::State::Vacant
+                    | crate::block::State::Recent
                     | crate::block::State::Unmapped
                     | crate::block::State::Reserved => {}
                 }

@@ -10,9 +10,12 @@ use streams::order::{Frontier, Point, StreamSlot};
 
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, State, Uses};
+use crate::bytes::SMALL_BYTES_MAX;
 use crate::config::Sabotage;
 use crate::error::FreeError;
+use crate::handle::RawBlock;
 use crate::shard::ShardState;
+use crate::source::PoolKind;
 
 /// Names one allocated block for as long as it is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,22 +27,55 @@ pub(crate) struct BlockKey {
 }
 
 /// What a free still has to do outside the lock.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plan {
+    /// The key names no such block.
+    Missing,
     Done,
-    Fence { home: StreamSlot, uses: Uses },
+    /// The block is reserved, and the fences of its uses are to be recorded.
+    Fence,
 }
 
 impl Inner {
     /// Frees an allocated block.
     #[inline]
-    pub(crate) fn free(&self, key: BlockKey, address: u64) -> Result<(), FreeError> {
-        let missing = FreeError::NotAllocated { address };
-        let Some(shard) = self.shards.get(key.owner) else { return Err(missing) };
-        let plan = shard.with(|state| state.begin_free(key, State::Allocated)).ok_or(missing)?;
+    pub(crate) fn free(&self, key: BlockKey, address: u64, is_raw: bool) -> Result<(), FreeError> {
+        let Some(shard) = self.shards.get(key.owner) else {
+            return Err(FreeError::NotAllocated { address });
+        };
+        self.counters.touch(u64::from(key.owner.index()));
+        match shard.with(|state| state.begin_free(key, State::Allocated, is_raw)) {
+            Plan::Done => Ok(()),
+            Plan::Fence => self.finish_free(key),
+            Plan::Missing => Err(FreeError::NotAllocated { address }),
+        }
+    }
+
+    /// Frees a block that was handed out as numbers.
+    #[inline]
+    pub(crate) fn free_raw(&self, raw: &RawBlock) -> Result<(), FreeError> {
+        if raw.is_empty() {
+            return Ok(());
+        }
+        let (slot, index, generation) = raw.names(self.identity())?;
+        let address = raw.address;
+        let Some(shard) = self.shards.at(slot) else {
+            return Err(FreeError::NotAllocated { address });
+        };
+        self.counters.touch(u64::try_from(slot).unwrap_or(u64::MAX));
+        let (owner, plan) = shard.with(|state| {
+            let owner = state.order.slot();
+            let same = state.arena.get(index).is_some_and(|record| record.address == address);
+            if !same {
+                return (owner, Plan::Missing);
+            }
+            let key = BlockKey { owner, index, generation };
+            (owner, state.begin_free(key, State::Allocated, true))
+        });
         match plan {
             Plan::Done => Ok(()),
-            Plan::Fence { home, uses } => self.finish_free(key, home, &uses),
+            Plan::Fence => self.finish_free(BlockKey { owner, index, generation }),
+            Plan::Missing => Err(FreeError::NotAllocated { address }),
         }
     }
 
@@ -49,31 +85,31 @@ impl Inner {
         let plan = shard.with(|state| {
             let record = state.arena.at_mut(key.index);
             if record.generation != key.generation {
-                return None;
+                return Plan::Missing;
             }
             record.hold_count = record.hold_count.saturating_sub(1);
             if 0 < record.hold_count || record.state != State::Held {
-                return None;
+                return Plan::Done;
             }
             let size = record.size;
             state.shared.unpend(size);
-            state.begin_free(key, State::Held)
+            state.begin_free(key, State::Held, false)
         });
-        if let Some(Plan::Fence { home, uses }) = plan
-            && self.finish_free(key, home, &uses).is_err()
-        {
+        if plan == Plan::Fence && self.finish_free(key).is_err() {
             self.count_drop_error();
         }
     }
 
     /// Records the fences of a free and puts the block into the lists.
     #[cold]
-    fn finish_free(&self, key: BlockKey, home: StreamSlot, uses: &Uses) -> Result<(), FreeError> {
+    fn finish_free(&self, key: BlockKey) -> Result<(), FreeError> {
+        let Some(shard) = self.shards.get(key.owner) else { return Ok(()) };
+        let (home, uses) = shard.with(|state| state.take_uses(key.index));
         let home_order = self.order_of(home);
         let home_point = home_order.as_ref().map(StreamOrder::position);
         let mut frontier = Frontier::default();
         let mut failure = None;
-        for used in uses {
+        for used in &uses {
             let Some(point) = used.point_at_free() else { continue };
             let ordered = home_order.as_ref().is_some_and(|order| order.knows(point));
             if ordered || used.order.is_complete(point) {
@@ -84,9 +120,7 @@ impl Inner {
                 failure.get_or_insert(error);
             }
         }
-        if let Some(shard) = self.shards.get(key.owner) {
-            shard.with(|state| state.end_free(key.index, home_point, frontier));
-        }
+        shard.with(|state| state.end_free(key.index, home_point, frontier));
         failure.map_or(Ok(()), |error| Err(FreeError::Unfenced(error)))
     }
 
@@ -111,75 +145,80 @@ impl Inner {
 }
 
 impl ShardState {
-    /// The first half of a free, under the lock. `None`: the key names no such block.
+    /// The first half of a free, under the lock.
     #[inline]
-    fn begin_free(&mut self, key: BlockKey, expected: State) -> Option<Plan> {
+    fn begin_free(&mut self, key: BlockKey, expected: State, is_raw: bool) -> Plan {
         let own = self.order.slot();
-        let record = self.arena.get(key.index)?;
-        if record.generation != key.generation || record.state != expected {
-            return None;
+        let Some(record) = self.arena.get_mut(key.index) else { return Plan::Missing };
+        let same = record.generation == key.generation && record.state == expected;
+        if !same || record.is_raw != is_raw {
+            return Plan::Missing;
         }
-        let (size, requested, home) = (record.size, record.requested, record.home);
-        let (plain, held) = (record.uses.is_empty() && home == own, 0 < record.hold_count);
+        let size = record.size;
         if expected == State::Allocated {
             self.counters.freed += 1;
-            self.counters.requested_bytes -= requested;
-            self.shared.free(size);
+            self.counters.requested_bytes -= record.requested;
+            self.allocated -= size;
         }
-        if held {
-            self.arena.at_mut(key.index).set_state(State::Held);
+        if 0 < record.hold_count {
+            record.is_raw = false;
+            record.set_state(State::Held);
             self.shared.pend(size);
             self.counters.deferred += 1;
-            return Some(Plan::Done);
+            return Plan::Done;
         }
         self.freed_count += 1;
-        let freed_at = self.freed_count;
-        let mark = if plain { self.order.position().mark } else { 0 };
-        let record = self.arena.at_mut(key.index);
-        record.set_state(State::Reserved);
         // A new generation: every handle of the block is stale from here on.
         record.generation = record.generation.wrapping_add(1);
-        record.freed_at = freed_at;
-        if plain {
-            record.home_mark = mark;
-            let generation = record.generation;
-            self.set_aside(key.index, generation);
-            return Some(Plan::Done);
+        record.freed_at = self.freed_count;
+        if record.uses.is_empty() && record.home == own {
+            record.home_mark = self.order.position().mark;
+            self.set_aside(key.index);
+            return Plan::Done;
         }
+        record.set_state(State::Reserved);
+        Plan::Fence
+    }
+
+    /// Home and uses of a block whose free is under way.
+    fn take_uses(&mut self, block: BlockIndex) -> (StreamSlot, Uses) {
+        let ignored = self.is_sabotaged(Sabotage::IgnoreUses);
+        let record = self.arena.at_mut(block);
         let uses = std::mem::take(&mut record.uses);
-        let uses = if self.is_sabotaged(Sabotage::IgnoreUses) { Uses::new() } else { uses };
-        Some(Plan::Fence { home, uses })
+        (record.home, if ignored { Uses::new() } else { uses })
     }
 
-    /// Puts a reserved block that is ready into the free lists as it is, to be joined later.
+    /// Puts a block that is free for its own stream on the shelf of its size.
     #[inline]
-    fn set_aside(&mut self, block: BlockIndex, generation: u32) {
-        let (pool, arena) = self.pool_and_arena_of(block);
-        arena.at_mut(block).set_state(State::Ready);
-        pool.ready.insert(arena, block);
-        if let Some((due, generation)) = self.recent.push(block, generation) {
-            self.join_recent(due, generation);
+    fn set_aside(&mut self, block: BlockIndex) {
+        let record = self.arena.at_mut(block);
+        if (record.kind == PoolKind::Small) != (record.size <= SMALL_BYTES_MAX) {
+            // It serves requests of a kind that its pool is not for: not to be asked for again.
+            record.set_state(State::Reserved);
+            return self.settle(block);
+        }
+        record.set_state(State::Recent);
+        if let Some(leaving) = self.recent.put(block, record.size) {
+            self.settle_recent(&leaving);
         }
     }
 
-    /// Joins a block that was set aside with its neighbours, if it is still that block.
-    #[inline]
-    fn join_recent(&mut self, block: BlockIndex, generation: u32) {
-        let record = self.arena.at(block);
-        if record.generation == generation && record.state.is_free() {
-            self.take_out(block, State::Reserved);
-            self.settle(block);
+    #[cold]
+    fn settle_recent(&mut self, leaving: &[BlockIndex]) {
+        for block in leaving {
+            self.arena.at_mut(*block).set_state(State::Reserved);
+            self.settle(*block);
         }
     }
 
-    /// Joins everything that was set aside; true if there was anything.
+    /// Empties all shelves into the free lists; true if there was anything.
     pub(crate) fn join_all_recent(&mut self) -> bool {
-        let mut any = false;
-        for (block, generation) in self.recent.drain() {
-            self.join_recent(block, generation);
-            any = true;
+        if self.recent.bytes == 0 {
+            return false;
         }
-        any
+        let leaving = self.recent.take_all();
+        self.settle_recent(&leaving);
+        true
     }
 
     /// The second half of a free that had uses.

@@ -30,6 +30,8 @@ pub(crate) struct Request<'stream> {
     pub(crate) size: u64,
     /// What the caller asked for.
     pub(crate) requested: u64,
+    /// Whether the block is handed out as numbers.
+    pub(crate) is_raw: bool,
     /// Only memory whose every earlier use is complete will do (a capturing stream: R8).
     pub(crate) complete_only: bool,
 }
@@ -60,16 +62,13 @@ impl ShardState {
         if !self.limbo.is_empty() {
             self.sweep();
         }
-        let (pool, arena) = self.pool_and_arena(request.kind);
-        if let Some(block) = pool.ready.exact_fit(arena, request.size) {
-            pool.ready.remove(arena, block);
-            arena.at_mut(block).set_state(State::Reserved);
+        if let Some(block) = self.recent.take(request.size) {
             return Some(self.hand_out_whole(block, request, Step::OwnStream));
         }
         self.take_ready_part(request)
     }
 
-    /// Step 1 where no recent block fits exactly: the best fit, cut.
+    /// Step 1 where no recent block has the size: the best fit, cut.
     fn take_ready_part(&mut self, request: &Request<'_>) -> Option<Taken> {
         let fit =
             |state: &Self| state.pool(request.kind).ready.best_fit(&state.arena, request.size);
@@ -88,6 +87,7 @@ impl ShardState {
         if !self.limbo.is_empty() {
             self.sweep();
         }
+        self.join_all_recent();
         if let Some(block) = self.find_known(request) {
             let step = self.step_of(block, request.order);
             self.take_out(block, State::Reserved);
@@ -196,6 +196,7 @@ impl ShardState {
         record.set_state(State::Allocated);
         record.home = request.order.slot();
         record.requested = request.requested;
+        record.is_raw = request.is_raw;
         if !record.frontier.is_empty() {
             record.frontier = streams::order::Frontier::default();
         }
@@ -207,7 +208,7 @@ impl ShardState {
         };
         self.count_served(step);
         self.counters.requested_bytes += request.requested;
-        self.shared.allocate(taken.size);
+        self.allocated += taken.size;
         taken
     }
 

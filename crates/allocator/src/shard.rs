@@ -17,10 +17,11 @@ use crate::block::{BlockIndex, State};
 use crate::config::Sabotage;
 use crate::free_list::FreeList;
 use crate::limbo::Limbo;
+use crate::lock::Lock;
 use crate::recent::Recent;
 use crate::source::{Piece, PoolKind, Region};
 use crate::stats::{ShardCounters, SharedCounters, Stats};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The lists of free blocks of one pool kind.
 #[derive(Debug)]
@@ -72,6 +73,8 @@ pub(crate) struct ShardState {
     pub(crate) limbo: Limbo,
     pub(crate) recent: Recent,
     pub(crate) freed_count: u64,
+    /// Bytes in blocks of this shard that are handed out.
+    pub(crate) allocated: u64,
     pub(crate) counters: ShardCounters,
     pub(crate) shared: Arc<SharedCounters>,
     sabotage: Option<Sabotage>,
@@ -96,6 +99,7 @@ impl ShardState {
             limbo: Limbo::default(),
             recent: Recent::default(),
             freed_count: 0,
+            allocated: 0,
             counters: ShardCounters::default(),
             shared: Arc::clone(&setup.shared),
             sabotage: setup.sabotage,
@@ -124,13 +128,6 @@ impl ShardState {
             PoolKind::Small => (&mut self.small, &mut self.arena),
             PoolKind::Large => (&mut self.large, &mut self.arena),
         }
-    }
-
-    /// The lists a block belongs to, and the arena they link.
-    #[inline]
-    pub(crate) fn pool_and_arena_of(&mut self, block: BlockIndex) -> (&mut Pool, &mut Arena) {
-        let kind = self.arena.at(block).kind;
-        self.pool_and_arena(kind)
     }
 
     /// The segment a block lies in.
@@ -225,30 +222,53 @@ impl ShardState {
 /// One stream's shard.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    state: Mutex<ShardState>,
+    state: Lock<ShardState>,
     /// A copy of the free bytes, so that searches pass empty shards without locking them.
     free_bytes_hint: AtomicU64,
+    /// A copy of the bytes handed out, so that the shards can be added up without their locks.
+    allocated_hint: AtomicU64,
+    /// What the other shards had handed out when this one became the only one to change.
+    others_allocated: AtomicU64,
 }
 
 impl Shard {
     pub(crate) fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
-        let state = Mutex::new(ShardState::new(order, setup));
-        Self { state, free_bytes_hint: AtomicU64::new(0) }
+        let state = Lock::new(ShardState::new(order, setup));
+        let zero = || AtomicU64::new(0);
+        Self { state, free_bytes_hint: zero(), allocated_hint: zero(), others_allocated: zero() }
     }
 
     /// Runs `work` under the shard's lock.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
-        let mut state = self.state.lock();
-        let outcome = work(&mut state);
-        let free = state.small.free_bytes() + state.large.free_bytes();
-        self.free_bytes_hint.store(free, Ordering::Relaxed);
-        outcome
+        self.state.with(|state| {
+            let outcome = work(state);
+            let free = state.small.free_bytes() + state.large.free_bytes() + state.recent.bytes;
+            self.free_bytes_hint.store(free, Ordering::Relaxed);
+            self.allocated_hint.store(state.allocated, Ordering::Relaxed);
+            outcome
+        })
     }
 
     /// How many bytes were free when the lock was last let go.
     #[inline]
     pub(crate) fn free_bytes_hint(&self) -> u64 {
         self.free_bytes_hint.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes were handed out when the lock was last let go.
+    #[inline]
+    pub(crate) fn allocated_hint(&self) -> u64 {
+        self.allocated_hint.load(Ordering::Relaxed)
+    }
+
+    /// What the other shards had handed out, as last told.
+    #[inline]
+    pub(crate) fn others_allocated(&self) -> u64 {
+        self.others_allocated.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_others_allocated(&self, bytes: u64) {
+        self.others_allocated.store(bytes, Ordering::Relaxed);
     }
 }

@@ -96,10 +96,20 @@ pub(crate) struct ShardCounters {
     pub(crate) cross_stream_merges: u64,
 }
 
-/// Counters that all shards share. One read-modify-write for an allocation, one for a free.
-#[derive(Debug, Default)]
+/// No shard: the next request adds the shards up afresh.
+const NO_SHARD: u64 = u64::MAX;
+
+/// Counters that all shards share.
+///
+/// Allocated bytes are counted by each shard and published in plain stores. The peak over all
+/// shards is kept without a read-modify-write: as long as one shard is the only one that changes,
+/// it adds its own bytes to what the others had when it became the only one. The peaks are exact
+/// as long as one thread at a time uses the allocator, and else to within the requests that were
+/// under way at the same time.
+#[derive(Debug)]
 pub(crate) struct SharedCounters {
-    pub(crate) allocated: AtomicU64,
+    /// The only shard that has changed of late.
+    last_shard: AtomicU64,
     pub(crate) allocated_peak: AtomicU64,
     pub(crate) pending: AtomicU64,
     pub(crate) pending_peak: AtomicU64,
@@ -114,18 +124,48 @@ pub(crate) struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// A block of `bytes` was handed out.
-    #[inline]
-    pub(crate) fn allocate(&self, bytes: u64) {
-        let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        raise(&self.allocated_peak, allocated);
-        raise(&self.active_peak, allocated + self.pending.load(Ordering::Relaxed));
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            last_shard: AtomicU64::new(NO_SHARD),
+            allocated_peak: zero(),
+            pending: zero(),
+            pending_peak: zero(),
+            active_peak: zero(),
+            reserved: zero(),
+            reserved_peak: zero(),
+            device_alloc: zero(),
+            device_free: zero(),
+            retries: zero(),
+            out_of_memory: zero(),
+            drop_errors: zero(),
+        }
     }
 
-    /// A block of `bytes` was freed by its owner.
+    /// Whether the shard with this number is the only one that has changed of late.
     #[inline]
-    pub(crate) fn free(&self, bytes: u64) {
-        self.allocated.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn is_last(&self, shard: u64) -> bool {
+        self.last_shard.load(Ordering::Relaxed) == shard
+    }
+
+    /// The shard with this number is about to add the others up.
+    pub(crate) fn set_last(&self, shard: u64) {
+        self.last_shard.store(shard, Ordering::Relaxed);
+    }
+
+    /// A shard other than the last one may have changed.
+    #[inline]
+    pub(crate) fn touch(&self, shard: u64) {
+        if !self.is_last(shard) {
+            self.set_last(NO_SHARD);
+        }
+    }
+
+    /// All shards together have `allocated` bytes handed out.
+    #[inline]
+    pub(crate) fn note_allocated(&self, allocated: u64) {
+        raise(&self.allocated_peak, allocated);
+        raise(&self.active_peak, allocated + self.pending.load(Ordering::Relaxed));
     }
 
     /// Bytes became pending, or stopped being so.
@@ -159,9 +199,9 @@ impl SharedCounters {
     }
 
     /// Starts the peaks again from the current values.
-    pub(crate) fn reset_peaks(&self) {
+    pub(crate) fn reset_peaks(&self, allocated: u64) {
         let order = Ordering::Relaxed;
-        let (allocated, pending) = (self.allocated.load(order), self.pending.load(order));
+        let pending = self.pending.load(order);
         self.allocated_peak.store(allocated, order);
         self.pending_peak.store(pending, order);
         self.active_peak.store(allocated + pending, order);

@@ -1,33 +1,56 @@
-//! The one door to locks and atomics, so that a model checker can stand behind it.
+//! The one door to locks, atomics and threads, so that a model checker can stand behind it.
+//!
+//! Under `--cfg loom` the atomics and cells are loom's, so that models explore every interleaving;
+//! reference counts and once-cells stay the standard library's.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread::yield_now,
 };
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+pub(crate) use std::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread::yield_now,
 };
 
-#[cfg(loom)]
-use loom::sync as inner;
-#[cfg(not(loom))]
-use std::sync as inner;
+pub(crate) use std::sync::{Arc, OnceLock};
+#[cfg(all(test, not(loom)))]
+pub(crate) use std::thread::scope;
 
 /// A lock whose holder cannot poison it: every critical section here leaves valid state, and a
 /// panic in one is a broken invariant that has been told already.
 #[derive(Debug)]
-pub(crate) struct Mutex<T>(inner::Mutex<T>);
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(inner::Mutex::new(value))
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A cell whose content is reached through a raw pointer.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> Cell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> inner::MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(inner::PoisonError::into_inner)
+    pub(crate) fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+        work(self.0.get())
     }
 }
+
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell as Cell;

@@ -125,10 +125,11 @@ impl Candidate {
 impl ShardState {
     /// The best block of this shard that the requester does not know to be ready.
     fn candidate(
-        &self,
+        &mut self,
         request: &Request<'_>,
         refused: &[(StreamSlot, BlockIndex)],
     ) -> Option<Candidate> {
+        self.join_all_recent();
         let owner = self.order.slot();
         let pool = self.pool(request.kind);
         let pending = pool.pending.fitting(&self.arena, request.size);

@@ -109,6 +109,7 @@ impl Membership {
     }
 
     /// Whether the stream captures, or is about to begin or to end.
+    #[inline]
     pub(crate) fn is_captured(&self) -> bool {
         self.phase.load(Ordering::SeqCst) != EAGER
     }

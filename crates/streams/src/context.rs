@@ -66,6 +66,7 @@ impl ContextCore {
         }
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -226,6 +227,7 @@ impl Context {
     }
 
     /// The error from which the context does not recover, if it has had one (L4).
+    #[inline]
     #[must_use]
     pub fn first_error(&self) -> Option<DriverError> {
         self.core.raw.first_error()

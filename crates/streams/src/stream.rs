@@ -48,6 +48,7 @@ impl Stream {
     }
 
     /// What is known about the stream, for allocators.
+    #[inline]
     #[must_use]
     pub fn order(&self) -> &StreamOrder {
         &self.order

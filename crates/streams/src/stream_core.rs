@@ -61,6 +61,7 @@ pub(crate) struct StreamCore {
     context: Arc<ContextCore>,
     registry: Arc<Registry>,
     me: StreamSlot,
+    slot: Arc<Slot>,
     traits: StreamTraits,
     handle: OnceLock<Weak<StreamHandle>>,
     pub(crate) fences: FenceList,
@@ -97,10 +98,12 @@ impl StreamHandle {
         let shared = traits.kind != StreamKind::Owned;
         let full = Error::TooManyStreams { limit: STREAMS_MAX };
         let me = registry.open(context.id(), shared).ok_or(full)?;
+        let slot = Arc::clone(registry.shared_slot(me).expect("an opened slot never goes away"));
         let core = Arc::new(StreamCore {
             context: Arc::clone(context),
             registry,
             me,
+            slot,
             traits,
             handle: OnceLock::new(),
             fences: FenceList::default(),
@@ -152,6 +155,7 @@ impl Drop for StreamHandle {
 }
 
 impl StreamCore {
+    #[inline]
     pub(crate) fn context(&self) -> &Arc<ContextCore> {
         &self.context
     }
@@ -160,26 +164,31 @@ impl StreamCore {
         &self.registry
     }
 
+    #[inline]
     pub(crate) fn me(&self) -> StreamSlot {
         self.me
     }
 
+    #[inline]
     pub(crate) fn traits(&self) -> &StreamTraits {
         &self.traits
     }
 
+    #[inline]
     pub(crate) fn slot(&self) -> &Slot {
-        self.registry.slot(self.me).expect("a slot that was opened never goes away")
+        &self.slot
     }
 
     pub(crate) fn share(&self) {
         self.slot().share();
     }
 
+    #[inline]
     pub(crate) fn point_at(&self, mark: u64) -> Point {
         Point { stream: self.me, mark }
     }
 
+    #[inline]
     pub(crate) fn position(&self) -> Point {
         self.point_at(self.slot().position())
     }
@@ -238,6 +247,7 @@ impl StreamCore {
     }
 
     /// Must the driver be asked whether the stream captures (C4)?
+    #[inline]
     fn may_hide_captures(&self) -> bool {
         self.slot().is_shared() && !self.traits.announces_captures
     }
@@ -248,6 +258,7 @@ impl StreamCore {
     }
 
     /// Whether the stream captures; yes if that cannot be found out.
+    #[inline]
     pub(crate) fn is_capturing(&self) -> bool {
         if self.membership.is_captured() {
             return true;

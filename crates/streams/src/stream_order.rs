@@ -28,6 +28,7 @@ impl StreamOrder {
     }
 
     /// The stream's place in the driver's registry.
+    #[inline]
     #[must_use]
     pub fn slot(&self) -> StreamSlot {
         self.core.me()
@@ -35,12 +36,14 @@ impl StreamOrder {
 
     /// The driver's id for the stream, which no other stream ever has. A default stream, and any
     /// stream of a driver without ids, has one of ours, from `1 << 63` up.
+    #[inline]
     #[must_use]
     pub fn id(&self) -> u64 {
         self.core.traits().id
     }
 
     /// The id of the stream's context.
+    #[inline]
     #[must_use]
     pub fn context_id(&self) -> u64 {
         self.core.context().id()
@@ -59,6 +62,7 @@ impl StreamOrder {
     }
 
     /// The point "now". On a stream whose raw handle others have, always a new one (O2).
+    #[inline]
     #[must_use]
     pub fn position(&self) -> Point {
         self.core.position()
@@ -78,6 +82,7 @@ impl StreamOrder {
     }
 
     /// Whether everything up to `point`, on any stream, is known to be done. No driver call.
+    #[inline]
     #[must_use]
     pub fn is_complete(&self, point: Point) -> bool {
         self.core.registry().is_complete(point)
@@ -97,6 +102,7 @@ impl StreamOrder {
 
     /// Whether the stream captures; yes also if that cannot be found out. Only a stream that
     /// others may capture is asked (C4).
+    #[inline]
     #[must_use]
     pub fn is_capturing(&self) -> bool {
         self.core.is_capturing()

@@ -89,6 +89,7 @@ impl DriverContext {
         Ok(id)
     }
 
+    #[inline]
     pub(crate) fn first_error(&self) -> Option<DriverError> {
         self.first_error.get().copied()
     }

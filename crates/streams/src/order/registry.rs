@@ -1,13 +1,15 @@
 //! Every stream of one driver, living or gone, and what is known about each.
 
 use super::{Frontier, Point, Slot, Stamp, StreamSlot};
-use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
+use crate::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering, lock};
 
 const CHUNK: usize = 64;
 const CHUNKS: usize = 1024;
 /// Streams that may be alive or not yet complete at one time.
 pub(crate) const STREAMS_MAX: u32 = 65_536;
 const _: () = assert!(CHUNK * CHUNKS == 65_536);
+
+type Chunk = Box<[Arc<Slot>]>;
 
 /// Every stream of one driver, living or gone, and what is known about each.
 ///
@@ -16,7 +18,7 @@ const _: () = assert!(CHUNK * CHUNKS == 65_536);
 /// the streams that live at one time.
 #[derive(Debug)]
 pub struct Registry {
-    chunks: Box<[OnceLock<Box<[Slot]>>]>,
+    chunks: Box<[OnceLock<Chunk>]>,
     /// Slots ever opened.
     opened: AtomicU32,
     free: Mutex<FreeSlots>,
@@ -71,11 +73,16 @@ impl Registry {
             })
             .ok()?;
         let (chunk, _) = place(StreamSlot::new(index))?;
-        self.chunks.get(chunk)?.get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
+        self.chunks.get(chunk)?.get_or_init(|| (0..CHUNK).map(|_| Arc::new(Slot::new())).collect());
         Some(StreamSlot::new(index))
     }
 
     pub(crate) fn slot(&self, me: StreamSlot) -> Option<&Slot> {
+        self.shared_slot(me).map(Arc::as_ref)
+    }
+
+    /// The slot itself, for those who look at one all the time.
+    pub(crate) fn shared_slot(&self, me: StreamSlot) -> Option<&Arc<Slot>> {
         let (chunk, offset) = place(me)?;
         self.chunks.get(chunk)?.get()?.get(offset)
     }

@@ -59,6 +59,7 @@ impl Slot {
         self.flags.fetch_or(SHARED, Ordering::SeqCst);
     }
 
+    #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.flags.load(Ordering::SeqCst) & SHARED != 0
     }
@@ -78,6 +79,7 @@ impl Slot {
     }
 
     /// The mark of "now". On a shared stream this is always a new mark (O2).
+    #[inline]
     pub(crate) fn position(&self) -> u64 {
         if !self.is_shared() {
             return self.submitted();
@@ -89,6 +91,7 @@ impl Slot {
     }
 
     /// The highest mark anybody can hold.
+    #[inline]
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted.load(Ordering::SeqCst) & !RETIRED
     }
@@ -161,6 +164,7 @@ impl Slot {
         lock(&self.clock).len()
     }
 
+    #[inline]
     pub(crate) fn is_complete(&self, mark: u64) -> bool {
         mark <= self.complete.load(Ordering::Acquire)
     }

@@ -1,0 +1,127 @@
+//! The lock of a shard: one read-modify-write to take, a plain store to let go.
+//!
+//! A cached request is so short that the lock is most of it. The standard mutex needs a second
+//! read-modify-write to see whether somebody sleeps; here nobody sleeps: a thread that finds the
+//! lock taken spins a little, then lets others run. That is right only because every critical
+//! section here is short and none makes a driver call (L1). Measured on the hot path
+//! (`benches/hot_path.rs`): an allocate and free pair of a cached block took 92 ns with the
+//! standard mutex.
+//!
+//! The one file of this crate with unsafe code. `loom_tests` models it.
+#![expect(unsafe_code, reason = "a lock hands out a reference that safe code cannot make")]
+
+use crate::sync::{AtomicBool, Cell, Ordering, spin_loop, yield_now};
+
+/// How often a waiting thread looks before it lets others run.
+const SPINS_MAX: u32 = 100;
+
+/// A lock for short critical sections.
+#[derive(Debug)]
+pub(crate) struct Lock<T> {
+    is_taken: AtomicBool,
+    value: Cell<T>,
+}
+
+// SAFETY: the lock gives access to one thread at a time, which is all that sending asks of `T`.
+unsafe impl<T: Send> Send for Lock<T> {}
+// SAFETY: as above: a shared lock lends the value to one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { is_taken: AtomicBool::new(false), value: Cell::new(value) }
+    }
+
+    /// Runs `work` with the value, while no other thread can. Not reentrant.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        if self.is_taken.compare_exchange(false, true, order.0, order.1).is_err() {
+            self.wait();
+        }
+        let release = Release { is_taken: &self.is_taken };
+        let outcome = self.value.with_mut(|value| {
+            // SAFETY: this thread took the lock and lets it go only after `work` has returned,
+            // so this is the only reference to the value.
+            work(unsafe { &mut *value })
+        });
+        drop(release);
+        outcome
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut spins = 0;
+        loop {
+            if !self.is_taken.load(Ordering::Relaxed)
+                && !self.is_taken.swap(true, Ordering::Acquire)
+            {
+                return;
+            }
+            spins += 1;
+            if spins < SPINS_MAX {
+                spin_loop();
+            } else {
+                spins = 0;
+                yield_now();
+            }
+        }
+    }
+}
+
+/// Lets the lock go, also when the work panics.
+struct Release<'lock> {
+    is_taken: &'lock AtomicBool,
+}
+
+impl Drop for Release<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.is_taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Lock;
+    use crate::sync::scope;
+
+    #[test]
+    fn threads_take_turns() {
+        let lock = Lock::new(0_u64);
+        scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| (0..10_000).for_each(|_| lock.with(|count| *count += 1)));
+            }
+        });
+        assert_eq!(lock.with(|count| *count), 40_000);
+    }
+
+    #[test]
+    fn a_panic_inside_lets_the_lock_go() {
+        let lock = Lock::new(7);
+        let work = std::panic::AssertUnwindSafe(|| lock.with(|_| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(work).is_err());
+        assert_eq!(lock.with(|value| *value), 7);
+    }
+}
+
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p allocator --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+
+    use super::Lock;
+
+    #[test]
+    fn loom_two_threads_never_hold_the_value_at_once() {
+        loom::model(|| {
+            let lock = Arc::new(Lock::new(0));
+            let other = Arc::clone(&lock);
+            let thread = loom::thread::spawn(move || other.with(|count| *count += 1));
+            lock.with(|count| *count += 1);
+            thread.join().unwrap();
+            assert_eq!(lock.with(|count| *count), 2);
+        });
+    }
+}

@@ -1,14 +1,15 @@
 //! Eight streams that hand blocks to each other: each user writes its own word and checks it.
 //!
-//! Three things happen, in a mix that makes every step of service serve its share: blocks used on
-//! another stream and freed at once (completion, or a wait on the device while that stream is
-//! busy), blocks that go over to a stream that waited (known order), and neighbours of two streams
-//! that serve a third one (cross-stream merge).
+//! What happens is drawn from a mix that makes every step of service serve its share: blocks used
+//! on another stream and freed at once (completion), the same while that stream is busy and the
+//! memory is wanted back at once (a wait on the device), blocks that go over to a stream that
+//! waited (known order), neighbours of two streams that serve a third one (cross-stream merge),
+//! and blocks of a busy stream wanted by one that did not wait (which get others).
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use allocator::{Allocator, Config, Sabotage, Stats};
+use allocator::{Allocator, Config, Policy, Sabotage, Stats};
 use streams::Stream;
 
 use crate::chance::Chance;
@@ -21,6 +22,10 @@ const OWNERS: usize = 4;
 const SIZES: [u64; 3] = [256 << 10, 512 << 10, 1 << 20];
 /// One of two neighbours; together they serve a third stream.
 const HALF: u64 = 2 << 20;
+/// More than the neighbours have together: wanted by a stream that did not wait.
+const NOT_WAITED_FOR: u64 = 6 << 20;
+/// More than all other free memory: wanted back while it is in use.
+const WANTED_BACK: u64 = 16 << 20;
 /// Blocks that are held at one time.
 const HELD_MAX: usize = 8;
 /// How long a user is busy now and then, so that its blocks are pending when they are asked for.
@@ -53,9 +58,10 @@ pub fn is_clean() {
     }
 }
 
-/// The product with a check left out loses words.
+/// The product with a check left out loses words. Its policy never asks the device, so that it
+/// gives nothing back whose use it has forgotten: that would end in an illegal address.
 pub fn loses_words_without(sabotage: Sabotage) {
-    let mut config = Config::default();
+    let mut config = Config::default().with_policy(Policy::Deterministic);
     config.sabotage = Some(sabotage);
     let (stats, lost, seconds) = run(config, count() / BROKEN_PART);
     report(&format!("{sabotage:?}"), &stats, lost, seconds);
@@ -121,9 +127,11 @@ struct Stress<'rig> {
 impl<'rig> Stress<'rig> {
     fn step(&mut self) {
         match self.chance.below(100) {
-            0..2 => self.merge(),
-            2..14 => self.hand_over(),
-            14..30 => self.stay(),
+            0..14 => self.merge(),
+            14..19 => self.want_back(),
+            19..20 => self.want_without_order(),
+            20..28 => self.hand_over(),
+            28..38 => self.stay(),
             _ => self.use_elsewhere(),
         }
     }
@@ -172,8 +180,7 @@ impl<'rig> Stress<'rig> {
         let stream = self.streams[user].clone();
         stream.wait_stream(&self.streams[home]).expect("a wait");
         if self.chance.once_in(12) {
-            let kernels = self.rig.desk().kernels();
-            let _running = kernels.spin(&stream, BUSY_NANOSECONDS).expect("a spin");
+            self.spin(user);
         }
         block.check(&stream, word);
         self.write_and_check(&block, user);
@@ -187,6 +194,38 @@ impl<'rig> Stress<'rig> {
         } else {
             self.hold(block);
         }
+    }
+
+    fn spin(&self, stream: usize) {
+        let kernels = self.rig.desk().kernels();
+        let _running = kernels.spin(&self.streams[stream], BUSY_NANOSECONDS).expect("a spin");
+    }
+
+    /// A block that a busy stream still reads when its home wants it back.
+    fn want_back(&mut self) {
+        let (home, user) = (1, 7);
+        let block = self.take(home, WANTED_BACK);
+        let word = self.write_and_check(&block, home);
+        self.streams[user].wait_stream(&self.streams[home]).expect("a wait");
+        self.spin(user);
+        block.check(&self.streams[user], word);
+        block.block().record_stream(&self.streams[user]);
+        block.give_back();
+        let block = self.take(home, WANTED_BACK);
+        self.write_and_check(&block, home);
+        block.give_back();
+    }
+
+    /// A block that its busy home has freed, and a request of a stream that is not after it.
+    fn want_without_order(&mut self) {
+        let (home, other) = (2, 3);
+        let block = self.take(home, NOT_WAITED_FOR);
+        self.spin(home);
+        self.write_and_check(&block, home);
+        block.give_back();
+        let block = self.take(other, NOT_WAITED_FOR);
+        self.write_and_check(&block, other);
+        block.give_back();
     }
 
     /// A block that goes from its stream to one that waited for it.
@@ -205,11 +244,14 @@ impl<'rig> Stress<'rig> {
 
     /// Two neighbours, freed on two streams, serve one request of a third.
     fn merge(&mut self) {
-        let (a, b, c) = (0, 1, 2);
+        let (a, b, c) = (0, 4, 5);
         let [left, right] = [0, 1].map(|_| self.take(a, HALF));
         right.give_back();
         self.streams[b].wait_stream(&self.streams[a]).expect("a wait");
         let right = self.take(b, HALF);
+        if self.chance.once_in(4) {
+            self.spin(b);
+        }
         self.write_and_check(&left, a);
         self.write_and_check(&right, b);
         left.give_back();

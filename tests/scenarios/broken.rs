@@ -82,6 +82,7 @@ fn never_asks(config: Config) -> Config {
 
 /// Waits for all work, so that a broken program fails where it is meant to and not at its end.
 fn end(rig: &dyn Rig) {
+    rig.pause();
     rig.desk().context().synchronize().expect("all ends");
 }
 

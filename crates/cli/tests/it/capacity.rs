@@ -22,7 +22,7 @@ fn the_smallest_capacity_serves_and_less_does_not() {
         let line = said.json();
         let smallest = line["smallest_capacity_bytes"].as_u64().unwrap();
         assert!(line["peak_active_bytes"].as_u64().unwrap() <= smallest, "{line}");
-        assert!(smallest <= line["peak_reserved_bytes"].as_u64().unwrap(), "{line}");
+        assert!(smallest <= line["recorded_peak_reserved_bytes"].as_u64().unwrap(), "{line}");
         let code = |bytes: u64| replay(name, &["-q", "--capacity", &bytes.to_string()]).code;
         assert_eq!(code(smallest), 0, "{name} with {smallest}");
         assert_eq!(code(smallest - (2 << 20)), 1, "{name} with less than {smallest}");

@@ -42,7 +42,8 @@ pub(crate) fn small_operations() -> Operations {
 fn every_stamp_of_a_sound_target_is_right() {
     let (outcome, model) = run_sound(&small_operations(), Uses::Recorded, Mode::Verified);
     // Block 0: both ends, at its free and when its use ends. Block 1: words at 0, 64, .. 256 KiB
-    // and at the end, twice. Block 2: both ends. Block 4, never freed: 0, 64, 128, 192 KiB, the end.
+    // and at the end, twice. Block 2: both ends. Block 4, never freed: 0, 64, 128, 192 KiB and the
+    // end.
     assert_eq!((outcome.stamps.checked, outcome.stamps.wrong), (2 * 2 + 2 * 6 + 2 + 5, 0));
     assert_eq!((outcome.overlap_count, outcome.out_of_memory_count), (0, 0));
     assert_eq!(outcome.operation_count, 9);

@@ -6,6 +6,7 @@
 //! tests on the simulated driver.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a harness talks through its standard output")]
+#![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 
 #[path = "../it/chance.rs"]

@@ -1,6 +1,7 @@
 //! The whole road on the simulated driver: every scenario under many schedules, random programs
 //! against a model, and for each check the proof that its absence is caught.
 #![forbid(unsafe_code)]
+#![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 
 #[macro_use]
@@ -8,6 +9,7 @@
 mod scenarios;
 mod chance;
 mod controls;
+
 mod failing_calls;
 mod live_ranges;
 mod program;
@@ -15,3 +17,4 @@ mod random;
 mod random_controls;
 mod scheduled;
 mod simulated_rig;
+mod turns;

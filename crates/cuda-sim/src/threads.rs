@@ -92,6 +92,12 @@ impl Baton {
         while turn.current != own {
             turn =
                 self.changed.wait_timeout(turn, OVERDUE).unwrap_or_else(PoisonError::into_inner).0;
+            // One that was passed over while it was only slow to wake is back.
+            if let Some(status) = turn.threads.get_mut(own)
+                && *status == Status::Away
+            {
+                *status = Status::Runnable;
+            }
             let overdue = OVERDUE <= turn.since.elapsed();
             if turn.current != own && overdue && Self::ready(&turn, own).first() == Some(&own) {
                 let current = turn.current;

@@ -1,0 +1,212 @@
+//! A small program under every schedule that a host could tell apart (S6), and two threads that
+//! take turns at driver calls as a seed says (S7).
+#![expect(clippy::print_stdout, reason = "a test says how many schedules it covered")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allocator::{Allocator, Block, Config};
+use cuda_sim::{Coverage, Machine, Schedule, explore};
+use kernels::launch::Kernels;
+use streams::{Context, DeviceSpan, Stream, StreamOptions};
+
+use crate::scenarios::rig::{Rig as _, WHOLE, take};
+use crate::simulated_rig::{SimulatedRig, context};
+
+/// What two threads share.
+struct Stage<'machine> {
+    machine: &'machine Machine,
+    context: Context,
+    allocator: Allocator,
+    kernels: Kernels,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl<'machine> Stage<'machine> {
+    fn new(machine: &'machine Machine) -> Self {
+        kernels::simulated::register(machine);
+        let context = context(machine);
+        let allocator = Allocator::new(&context, Config::default()).expect("an allocator");
+        let kernels = Kernels::load(&context).expect("the kernels load");
+        Self { machine, context, allocator, kernels, wrong: Mutex::default() }
+    }
+
+    fn stream(&self) -> Stream {
+        self.context.create_stream(StreamOptions::default()).expect("a stream")
+    }
+
+    fn handle(&self, stream: &Stream) -> usize {
+        self.machine.stream_with_id(stream.id()).expect("a living stream")
+    }
+
+    fn write(&self, stream: &Stream, block: &Block) {
+        let mut span = DeviceSpan { address: block.address(), bytes: block.size() };
+        let _written = self.kernels.stamp(stream, &mut span, 1 << 20, 1).expect("a stamp");
+    }
+
+    /// Takes a block, and asks whether it was ready (S3).
+    fn take(&self, stream: &Stream) -> Block {
+        let block = self.allocator.allocate(stream, WHOLE).expect("memory");
+        let (address, bytes, handle) = (block.address(), block.size(), self.handle(stream));
+        self.machine.born(address, bytes, handle);
+        if let Err(hazard) = self.machine.probe(address, bytes, handle) {
+            self.wrong.lock().expect("no panic").push(hazard.to_string());
+        }
+        block
+    }
+
+    fn give_back(&self, stream: &Stream, block: Block) {
+        self.machine.dead(block.address(), block.size(), self.handle(stream));
+        block.free().expect("a free");
+    }
+
+    fn end(self) {
+        self.context.synchronize().expect("all ends");
+        let wrong = self.wrong.into_inner().expect("no panic");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        let hazards = self.machine.take_hazards();
+        assert!(hazards.is_empty(), "{hazards:#?}");
+    }
+}
+
+/// How many ways for two threads to take turns are tried: they make so many calls that there is
+/// no end of all of them.
+const SEEDS: u64 = 300;
+
+/// Runs a program of two threads with many seeds.
+fn take_turns(name: &str, program: impl Fn(&Machine, &AtomicBool)) {
+    let reused = AtomicBool::new(false);
+    for seed in 0..SEEDS {
+        let machine = Machine::builder().schedule(Schedule::Seeded(seed)).build();
+        let hint = std::panic::AssertUnwindSafe(|| program(&machine, &reused));
+        if let Err(panic) = std::panic::catch_unwind(hint) {
+            println!("{name} failed with seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+    assert!(reused.load(Ordering::Relaxed), "{name}: no seed reused the block");
+}
+
+fn tell(name: &str, coverage: Coverage, reused: &AtomicBool) {
+    let coverage = coverage.assert_complete();
+    println!("{name}: all of {} schedules", coverage.schedules);
+    assert!(1 < coverage.schedules, "there was nothing to choose");
+    assert!(reused.load(Ordering::Relaxed), "no schedule reused the block");
+}
+
+#[test]
+fn record_stream_under_every_answer_of_every_query() {
+    let reused = AtomicBool::new(false);
+    let coverage = explore(|machine| {
+        kernels::simulated::register(machine);
+        let rig = SimulatedRig::on(machine.clone());
+        let desk = rig.desk();
+        let allocator = desk.allocator(Config::default());
+        let [home, user, other] = desk.streams();
+        let x = take(&rig, &allocator, &home, WHOLE);
+        x.fill(&home, 1);
+        for reader in [&user, &other] {
+            reader.wait_stream(&home).expect("a wait");
+            x.check(reader, 1);
+            x.block().record_stream(reader);
+        }
+        let freed = x.free();
+        for word in 2..4 {
+            let y = take(&rig, &allocator, &home, WHOLE);
+            y.fill(&home, word);
+            reused.fetch_or(y.address() == freed, Ordering::Relaxed);
+            let z = take(&rig, &allocator, &other, WHOLE);
+            z.fill(&other, word);
+            reused.fetch_or(z.address() == freed, Ordering::Relaxed);
+        }
+        assert_eq!(desk.mismatches(), 0);
+        let hazards = rig.take_hazards();
+        assert!(hazards.is_empty(), "{hazards:#?}");
+    });
+    tell("record_stream", coverage, &reused);
+}
+
+/// One thread frees, the other asks: the block is seen only with its point (L2).
+#[test]
+fn a_free_and_a_request_on_two_threads() {
+    take_turns("free and request", |machine, reused| {
+        let stage = Stage::new(machine);
+        let [home, user] = [0, 1].map(|_| stage.stream());
+        let x = stage.take(&home);
+        stage.write(&home, &x);
+        user.wait_stream(&home).expect("a wait");
+        stage.write(&user, &x);
+        x.record_stream(&user);
+        let freed = x.address();
+        machine.run_threads(vec![
+            Box::new(|| stage.give_back(&home, x)),
+            Box::new(|| {
+                let y = stage.take(&home);
+                stage.write(&home, &y);
+                reused.fetch_or(y.address() == freed, Ordering::Relaxed);
+                stage.give_back(&home, y);
+            }),
+        ]);
+        stage.end();
+    });
+}
+
+/// After a synchronisation of the context what was freed before it is complete, and what another
+/// thread frees meanwhile is not (L14).
+#[test]
+fn a_synchronisation_beside_a_free_on_another_thread() {
+    take_turns("synchronisation and free", |machine, reused| {
+        let stage = Stage::new(machine);
+        let [home, next] = [0, 1].map(|_| stage.stream());
+        let x = stage.take(&home);
+        let freed = x.address();
+        machine.run_threads(vec![
+            Box::new(|| {
+                stage.write(&home, &x);
+                stage.give_back(&home, x);
+            }),
+            Box::new(|| {
+                stage.context.synchronize().expect("all ends");
+                let y = stage.take(&next);
+                stage.write(&next, &y);
+                reused.fetch_or(y.address() == freed, Ordering::Relaxed);
+                stage.give_back(&next, y);
+            }),
+        ]);
+        stage.end();
+    });
+}
+
+/// One thread waits for an event, on the host or on a stream, while another records it anew: only
+/// the record that was there when the call began counts (L19, L20).
+#[test]
+fn a_wait_for_an_event_beside_a_record_of_it() {
+    for on_the_host in [false, true] {
+        take_turns("wait and record", |machine, reused| {
+            let stage = Stage::new(machine);
+            let [home, next] = [0, 1].map(|_| stage.stream());
+            let x = stage.take(&home);
+            let event = home.record_event().expect("an event");
+            let freed = x.address();
+            machine.run_threads(vec![
+                Box::new(|| {
+                    stage.write(&home, &x);
+                    stage.give_back(&home, x);
+                    home.record(&event).expect("a record");
+                }),
+                Box::new(|| {
+                    if on_the_host {
+                        event.synchronize().expect("an event passes");
+                    } else {
+                        next.wait_event(&event).expect("a wait");
+                    }
+                    let y = stage.take(&next);
+                    stage.write(&next, &y);
+                    reused.fetch_or(y.address() == freed, Ordering::Relaxed);
+                    stage.give_back(&next, y);
+                }),
+            ]);
+            stage.end();
+        });
+    }
+}

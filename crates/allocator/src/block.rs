@@ -74,7 +74,7 @@ impl State {
             Self::Allocated => {
                 next.is_free() || matches!(next, Self::Recent | Self::Reserved | Self::Held)
             }
-            Self::Held => next.is_free() || next == Self::Reserved,
+            Self::Held => next.is_free() || matches!(next, Self::Recent | Self::Reserved),
             Self::Reserved => {
                 next.is_free()
                     || matches!(next, Self::Allocated | Self::Unmapped | Self::Vacant | Self::Held)

@@ -3,9 +3,9 @@
 //! Knows nothing of what the records mean. A record that was let go is used again with a new
 //! generation, so an old handle is told apart from the block that took its place.
 
-use streams::order::{Frontier, StreamSlot};
+use streams::order::StreamSlot;
 
-use crate::block::{BlockIndex, BlockRecord, Link, State, Uses};
+use crate::block::{BlockIndex, BlockRecord, Link, State};
 use crate::source::PoolKind;
 
 /// The block records of one shard.
@@ -41,7 +41,7 @@ impl Arena {
         let record = self.at_mut(index);
         record.set_state(State::Vacant);
         record.generation = record.generation.wrapping_add(1);
-        record.frontier = Frontier::default();
+        record.forget_foreign();
         record.previous = Link::NONE;
         record.next = Link::NONE;
         self.vacant.push(index);
@@ -71,27 +71,7 @@ impl Arena {
 
     fn grow(&mut self, home: StreamSlot) -> BlockIndex {
         let index = u32::try_from(self.records.len()).expect("fewer than 2^32 blocks in a shard");
-        self.records.push(BlockRecord {
-            address: 0,
-            size: 0,
-            requested: 0,
-            home_mark: 0,
-            home,
-            segment: 0,
-            kind: PoolKind::Small,
-            generation: 0,
-            state: State::Vacant,
-            is_raw: false,
-            previous: Link::NONE,
-            next: Link::NONE,
-            bin_previous: Link::NONE,
-            bin_next: Link::NONE,
-            hold_count: 0,
-            freed_at: 0,
-            watched: None,
-            frontier: Frontier::default(),
-            uses: Uses::new(),
-        });
+        self.records.push(BlockRecord::vacant(home));
         BlockIndex(index)
     }
 }

@@ -119,8 +119,22 @@ impl UseRecord {
 /// The uses of one block; nearly always none, one or two.
 pub(crate) type Uses = SmallVec<[UseRecord; 2]>;
 
+/// What a block has only when streams other than its home have to do with it.
+#[derive(Debug, Default)]
+struct Foreign {
+    /// Beyond the home point: what must be done before anyone may use the block.
+    frontier: Frontier,
+    /// Beyond the home stream: who used the block since it was handed out.
+    uses: Uses,
+    /// The point whose passing moves a pending block on; it is filed under it (see `limbo`).
+    watched: Option<Point>,
+}
+
 /// One block: a range of addresses inside a segment.
+///
+/// Two cache lines: what a cached request and its free touch, then the links.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct BlockRecord {
     pub(crate) address: u64,
     pub(crate) size: u64,
@@ -128,35 +142,137 @@ pub(crate) struct BlockRecord {
     pub(crate) requested: u64,
     /// How much of the home stream must be done before another stream may use the block.
     pub(crate) home_mark: u64,
+    /// When it was freed, counted in frees of the shard: the oldest is waited for first (R6).
+    pub(crate) freed_at: u64,
+    foreign: Option<Box<Foreign>>,
     /// The stream the block was last handed out for.
     pub(crate) home: StreamSlot,
-    pub(crate) segment: u32,
-    /// The pool its segment serves.
-    pub(crate) kind: PoolKind,
     /// Told apart from earlier blocks that used the same record.
     pub(crate) generation: u32,
+    /// How many holds keep the block from being reused (R1).
+    pub(crate) hold_count: u32,
     pub(crate) state: State,
+    /// The pool its segment serves.
+    pub(crate) kind: PoolKind,
     /// Whether its handle has been turned into numbers, to be taken back once.
     pub(crate) is_raw: bool,
+    pub(crate) segment: u32,
     /// Neighbours by address, inside the segment.
     pub(crate) previous: Link,
     pub(crate) next: Link,
     /// Neighbours in the free list's bin.
     pub(crate) bin_previous: Link,
     pub(crate) bin_next: Link,
-    /// How many holds keep the block from being reused (R1).
-    pub(crate) hold_count: u32,
-    /// When it was freed, counted in frees of the shard: the oldest is waited for first (R6).
-    pub(crate) freed_at: u64,
-    /// The point whose passing moves a pending block on; it is filed under it (see `limbo`).
-    pub(crate) watched: Option<Point>,
-    /// Beyond the home point: what must be done before anyone may use the block.
-    pub(crate) frontier: Frontier,
-    /// Beyond the home stream: who used the block since it was handed out.
-    pub(crate) uses: Uses,
 }
 
+const _: () = assert!(size_of::<BlockRecord>() == 128, "a record is two cache lines");
+
 impl BlockRecord {
+    /// A record of no block.
+    pub(crate) fn vacant(home: StreamSlot) -> Self {
+        Self {
+            address: 0,
+            size: 0,
+            requested: 0,
+            home_mark: 0,
+            freed_at: 0,
+            foreign: None,
+            home,
+            generation: 0,
+            hold_count: 0,
+            state: State::Vacant,
+            kind: PoolKind::Small,
+            is_raw: false,
+            segment: 0,
+            previous: Link::NONE,
+            next: Link::NONE,
+            bin_previous: Link::NONE,
+            bin_next: Link::NONE,
+        }
+    }
+
+    /// Whether no stream but the home has anything to do with the block.
+    #[inline]
+    pub(crate) fn is_home_only(&self) -> bool {
+        self.foreign.is_none()
+    }
+
+    /// Forgets what streams other than the home had to do with the block.
+    #[inline]
+    pub(crate) fn forget_foreign(&mut self) {
+        if self.foreign.is_some() {
+            self.foreign = None;
+        }
+    }
+
+    /// The points beyond the home point that must be done before anyone may use the block.
+    pub(crate) fn frontier(&self) -> impl Iterator<Item = Point> + '_ {
+        self.foreign.iter().flat_map(|foreign| foreign.frontier.iter())
+    }
+
+    /// The same, to keep.
+    pub(crate) fn copy_frontier(&self) -> Frontier {
+        self.foreign.as_ref().map_or_else(Frontier::new, |foreign| foreign.frontier.clone())
+    }
+
+    /// The same, taken away.
+    pub(crate) fn take_frontier(&mut self) -> Frontier {
+        let taken = self.foreign.as_mut().map(|foreign| std::mem::take(&mut foreign.frontier));
+        self.shed();
+        taken.unwrap_or_default()
+    }
+
+    /// Adds a point to the frontier.
+    pub(crate) fn require(&mut self, point: Point) {
+        self.foreign_mut().frontier.insert(point);
+    }
+
+    /// Gives the block another frontier.
+    pub(crate) fn set_frontier(&mut self, frontier: Frontier) {
+        if !frontier.is_empty() || self.foreign.is_some() {
+            self.foreign_mut().frontier = frontier;
+            self.shed();
+        }
+    }
+
+    /// Who used the block, to add to.
+    pub(crate) fn uses_mut(&mut self) -> &mut Uses {
+        &mut self.foreign_mut().uses
+    }
+
+    /// Who used the block, taken away.
+    pub(crate) fn take_uses(&mut self) -> Uses {
+        let taken = self.foreign.as_mut().map(|foreign| std::mem::take(&mut foreign.uses));
+        self.shed();
+        taken.unwrap_or_default()
+    }
+
+    /// Notes the point that the block is filed under.
+    pub(crate) fn watch(&mut self, point: Point) {
+        self.foreign_mut().watched = Some(point);
+    }
+
+    /// The point that the block was filed under.
+    pub(crate) fn take_watched(&mut self) -> Option<Point> {
+        let watched = self.foreign.as_mut()?.watched.take();
+        self.shed();
+        watched
+    }
+
+    fn foreign_mut(&mut self) -> &mut Foreign {
+        self.foreign.get_or_insert_default()
+    }
+
+    /// Lets go of what says nothing any more.
+    fn shed(&mut self) {
+        let is_idle = |foreign: &Foreign| {
+            foreign.frontier.is_empty() && foreign.uses.is_empty() && foreign.watched.is_none()
+        };
+        if self.foreign.as_deref().is_some_and(is_idle) {
+            self.foreign = None;
+        }
+    }
+
     /// The home point: part of what must come before the block's next use.
     #[inline]
     pub(crate) fn home_point(&self) -> Point {

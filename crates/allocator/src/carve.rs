@@ -32,21 +32,16 @@ impl ShardState {
         let (place, address) = ((record.segment, record.kind), record.address + size);
         let (home, mark, freed_at) = (record.home, record.home_mark, record.freed_at);
         let next = record.next;
-        let copied = if self.is_sabotaged(Sabotage::SplitForgetsFrontier) {
-            None
-        } else {
-            (!record.frontier.is_empty()).then(|| record.frontier.clone())
-        };
+        let copied = (!record.is_home_only()).then(|| record.copy_frontier());
         let rest = self.arena.insert(place, address, rest_size, home);
         let forgets = self.is_sabotaged(Sabotage::SplitForgetsFrontier);
-        let own = self.order.slot();
+        let own = self.slot;
         let new = self.arena.at_mut(rest);
         (new.home_mark, new.freed_at) = (mark, freed_at);
         if forgets {
             (new.home, new.home_mark) = (own, 0);
-        }
-        if let Some(frontier) = copied {
-            new.frontier = frontier;
+        } else if let Some(frontier) = copied {
+            new.set_frontier(frontier);
         }
         new.previous = Link::to(block);
         new.next = next;
@@ -90,8 +85,8 @@ impl ShardState {
     #[inline]
     fn may_join_at_once(&self, left: BlockIndex, right: BlockIndex) -> bool {
         let (first, second) = (self.arena.at(left), self.arena.at(right));
-        if first.home == second.home && first.frontier.is_empty() && second.frontier.is_empty() {
-            let own = first.home == self.order.slot();
+        if first.home == second.home && first.is_home_only() && second.is_home_only() {
+            let own = first.home == self.slot;
             return own
                 || (self.is_ready(left) && self.is_ready(right))
                 || first.home_mark == second.home_mark;
@@ -121,7 +116,7 @@ impl ShardState {
         let record = self.arena.at_mut(right);
         let (size, next, freed_at) = (record.size, record.next, record.freed_at);
         let other_home = record.home_point();
-        let frontier = std::mem::take(&mut record.frontier);
+        let frontier = record.take_frontier();
         self.arena.remove(right);
         let sabotaged = self.is_sabotaged(Sabotage::MergeKeepsOneFrontier);
         let record = self.arena.at_mut(left);
@@ -140,7 +135,7 @@ impl ShardState {
                 if point.stream == record.home {
                     record.home_mark = record.home_mark.max(point.mark);
                 } else {
-                    record.frontier.insert(point);
+                    record.require(point);
                 }
             }
         }
@@ -157,17 +152,17 @@ impl ShardState {
         let home_is_complete = self.order.is_complete(home);
         let record = self.arena.at_mut(block);
         if !home_is_complete {
-            record.frontier.insert(other);
+            record.require(other);
             self.counters.cross_stream_merges += 1;
             return;
         }
         (record.home, record.home_mark) = (other.stream, other.mark);
-        let frontier = std::mem::take(&mut record.frontier);
+        let frontier = record.take_frontier();
         for point in frontier.iter() {
             if point.stream == other.stream {
                 record.home_mark = record.home_mark.max(point.mark);
             } else {
-                record.frontier.insert(point);
+                record.require(point);
             }
         }
     }
@@ -175,5 +170,5 @@ impl ShardState {
 
 /// Everything that must come before a free block's next use.
 pub(crate) fn requirements(record: &BlockRecord) -> impl Iterator<Item = Point> + '_ {
-    std::iter::once(record.home_point()).chain(record.frontier.iter())
+    std::iter::once(record.home_point()).chain(record.frontier())
 }

@@ -310,7 +310,7 @@ impl ShardState {
         let record = self.arena.at_mut(block);
         record.set_state(State::Unmapped);
         (record.home, record.home_mark) = (own, 0);
-        record.frontier = streams::order::Frontier::default();
+        record.forget_foreign();
         let next = record.next.get();
         if let Some(next) = next.filter(|next| self.arena.at(*next).state == State::Unmapped) {
             self.absorb_unmapped(block, next);

@@ -186,12 +186,13 @@ impl Block {
             if record.home == order.slot() {
                 return;
             }
-            let known = record.uses.iter_mut().position(|used| used.order.slot() == order.slot());
+            let uses = record.uses_mut();
+            let known = uses.iter().position(|used| used.order.slot() == order.slot());
             let place = known.unwrap_or_else(|| {
-                record.uses.push(UseRecord::new(order.clone()));
-                record.uses.len() - 1
+                uses.push(UseRecord::new(order.clone()));
+                uses.len() - 1
             });
-            if let Some(used) = record.uses.get_mut(place) {
+            if let Some(used) = uses.get_mut(place) {
                 change(used);
             }
         });

@@ -36,7 +36,7 @@ impl Limbo {
 
     /// Files a block under a point it waits for.
     pub(crate) fn file(&mut self, arena: &mut Arena, block: BlockIndex, point: Point) {
-        arena.at_mut(block).watched = Some(point);
+        arena.at_mut(block).watch(point);
         let found = self.watches.iter_mut().find(|watch| watch.stream == point.stream);
         if let Some(watch) = found {
             watch.blocks.insert((point.mark, block));
@@ -48,7 +48,7 @@ impl Limbo {
 
     /// Takes a block out of its file.
     pub(crate) fn forget(&mut self, arena: &mut Arena, block: BlockIndex) {
-        let Some(point) = arena.at_mut(block).watched.take() else { return };
+        let Some(point) = arena.at_mut(block).take_watched() else { return };
         if let Some(watch) = self.watches.iter_mut().find(|watch| watch.stream == point.stream) {
             watch.blocks.remove(&(point.mark, block));
         }
@@ -74,10 +74,13 @@ impl ShardState {
     pub(crate) fn first_unknown(&self, block: BlockIndex) -> Option<Point> {
         let record = self.arena.at(block);
         let home = record.home_point();
-        if home.stream != self.order.slot() && !self.order.knows(home) {
+        if home.stream != self.slot && !self.order.knows(home) {
             return Some(home);
         }
-        record.frontier.iter().find(|point| !self.order.knows(*point))
+        if record.is_home_only() {
+            return None;
+        }
+        record.frontier().find(|point| !self.order.knows(*point))
     }
 
     /// Makes ready what has become known. No driver call.

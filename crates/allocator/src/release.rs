@@ -33,7 +33,7 @@ enum Plan {
     Missing,
     Done,
     /// The block is reserved, and the fences of its uses are to be recorded.
-    Fence,
+    Fence(BlockKey),
 }
 
 impl Inner {
@@ -46,7 +46,7 @@ impl Inner {
         self.counters.touch(u64::from(key.owner.index()));
         match shard.with(|state| state.begin_free(key, State::Allocated, is_raw)) {
             Plan::Done => Ok(()),
-            Plan::Fence => self.finish_free(key),
+            Plan::Fence(key) => self.finish_free(key),
             Plan::Missing => Err(FreeError::NotAllocated { address }),
         }
     }
@@ -63,18 +63,17 @@ impl Inner {
             return Err(FreeError::NotAllocated { address });
         };
         self.counters.touch(u64::try_from(slot).unwrap_or(u64::MAX));
-        let (owner, plan) = shard.with(|state| {
-            let owner = state.order.slot();
-            let same = state.arena.get(index).is_some_and(|record| record.address == address);
-            if !same {
-                return (owner, Plan::Missing);
+        let plan = shard.with(|state| {
+            match state.arena.get(index) {
+                Some(record) if record.address == address => {}
+                _ => return Plan::Missing,
             }
-            let key = BlockKey { owner, index, generation };
-            (owner, state.begin_free(key, State::Allocated, true))
+            let key = BlockKey { owner: state.slot, index, generation };
+            state.begin_free(key, State::Allocated, true)
         });
         match plan {
             Plan::Done => Ok(()),
-            Plan::Fence => self.finish_free(BlockKey { owner, index, generation }),
+            Plan::Fence(key) => self.finish_free(key),
             Plan::Missing => Err(FreeError::NotAllocated { address }),
         }
     }
@@ -95,7 +94,9 @@ impl Inner {
             state.shared.unpend(size);
             state.begin_free(key, State::Held, false)
         });
-        if plan == Plan::Fence && self.finish_free(key).is_err() {
+        if let Plan::Fence(key) = plan
+            && self.finish_free(key).is_err()
+        {
             self.count_drop_error();
         }
     }
@@ -148,7 +149,6 @@ impl ShardState {
     /// The first half of a free, under the lock.
     #[inline]
     fn begin_free(&mut self, key: BlockKey, expected: State, is_raw: bool) -> Plan {
-        let own = self.order.slot();
         let Some(record) = self.arena.get_mut(key.index) else { return Plan::Missing };
         let same = record.generation == key.generation && record.state == expected;
         if !same || record.is_raw != is_raw {
@@ -171,20 +171,20 @@ impl ShardState {
         // A new generation: every handle of the block is stale from here on.
         record.generation = record.generation.wrapping_add(1);
         record.freed_at = self.freed_count;
-        if record.uses.is_empty() && record.home == own {
+        if record.is_home_only() && record.home == self.slot {
             record.home_mark = self.order.position().mark;
             self.set_aside(key.index);
             return Plan::Done;
         }
         record.set_state(State::Reserved);
-        Plan::Fence
+        Plan::Fence(key)
     }
 
     /// Home and uses of a block whose free is under way.
     fn take_uses(&mut self, block: BlockIndex) -> (StreamSlot, Uses) {
         let ignored = self.is_sabotaged(Sabotage::IgnoreUses);
         let record = self.arena.at_mut(block);
-        let uses = std::mem::take(&mut record.uses);
+        let uses = record.take_uses();
         (record.home, if ignored { Uses::new() } else { uses })
     }
 
@@ -194,8 +194,7 @@ impl ShardState {
         let record = self.arena.at_mut(block);
         if (record.kind == PoolKind::Small) != (record.size <= SMALL_BYTES_MAX) {
             // It serves requests of a kind that its pool is not for: not to be asked for again.
-            record.set_state(State::Reserved);
-            return self.settle(block);
+            return self.settle_recent(&[block]);
         }
         record.set_state(State::Recent);
         if let Some(leaving) = self.recent.put(block, record.size) {
@@ -227,7 +226,7 @@ impl ShardState {
         if let Some(home) = home {
             (record.home, record.home_mark) = (home.stream, home.mark);
         }
-        record.frontier = frontier;
+        record.set_frontier(frontier);
         if self.first_unknown(block).is_some() {
             self.counters.deferred += 1;
         }

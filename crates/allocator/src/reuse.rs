@@ -110,7 +110,7 @@ impl ShardState {
     pub(crate) fn is_known(&self, block: BlockIndex, request: &Request<'_>) -> bool {
         let record = self.arena.at(block);
         if self.is_sabotaged(Sabotage::IgnoreFreePoint) {
-            return record.frontier.iter().all(|point| request.is_met(point));
+            return record.frontier().all(|point| request.is_met(point));
         }
         requirements(record).all(|point| request.is_met(point))
     }
@@ -197,9 +197,7 @@ impl ShardState {
         record.home = request.order.slot();
         record.requested = request.requested;
         record.is_raw = request.is_raw;
-        if !record.frontier.is_empty() {
-            record.frontier = streams::order::Frontier::default();
-        }
+        record.forget_foreign();
         let taken = Taken {
             index: block,
             generation: record.generation,

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use streams::StreamOrder;
+use streams::order::StreamSlot;
 
 use crate::arena::Arena;
 use crate::block::{BlockIndex, State};
@@ -66,6 +67,8 @@ pub(crate) struct ShardState {
     pub(crate) order: StreamOrder,
     /// The stream's id, beside the lock where every request compares it.
     pub(crate) stream_id: u64,
+    /// The stream's slot, which is the shard's number.
+    pub(crate) slot: StreamSlot,
     pub(crate) arena: Arena,
     pub(crate) small: Pool,
     pub(crate) large: Pool,
@@ -91,6 +94,7 @@ impl ShardState {
     fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
         Self {
             stream_id: order.id(),
+            slot: order.slot(),
             order,
             arena: Arena::default(),
             small: Pool::new(),

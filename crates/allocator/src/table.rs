@@ -1,7 +1,7 @@
 //! Finds the shard of a stream slot without a lock.
 //!
-//! Shards are made when a slot is first seen and stay where they are, so a reader needs one
-//! acquire load for the chunk and one for the shard.
+//! Shards are made when a slot is first seen and stay where they are. The first chunk lies in the
+//! table itself, so that a reader needs one acquire load there; a later chunk needs one more.
 
 use streams::StreamOrder;
 use streams::order::StreamSlot;
@@ -14,11 +14,14 @@ const CHUNK: usize = 64;
 /// Chunks: as many slots as the order registry has.
 const CHUNK_COUNT: usize = 1024;
 
-type Chunk = Box<[OnceLock<Box<Shard>>]>;
+type Chunk = Box<[Cell]>;
+type Cell = OnceLock<Box<Shard>>;
 
 /// All shards of an allocator, by stream slot.
 #[derive(Debug)]
 pub(crate) struct ShardTable {
+    near: [Cell; CHUNK],
+    /// The first stays empty: what would be in it is near.
     chunks: Box<[OnceLock<Chunk>]>,
     /// One more than the highest slot seen.
     end: AtomicU64,
@@ -27,7 +30,7 @@ pub(crate) struct ShardTable {
 impl ShardTable {
     pub(crate) fn new() -> Self {
         let chunks = (0..CHUNK_COUNT).map(|_| OnceLock::new()).collect();
-        Self { chunks, end: AtomicU64::new(0) }
+        Self { near: std::array::from_fn(|_| Cell::new()), chunks, end: AtomicU64::new(0) }
     }
 
     /// The shard of a slot that has been seen.
@@ -39,8 +42,16 @@ impl ShardTable {
     /// The shard of the slot with this number, if it has been seen.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> Option<&Shard> {
-        let chunk = self.chunks.get(index / CHUNK)?.get()?;
-        chunk.get(index % CHUNK)?.get().map(Box::as_ref)
+        let cell = match self.near.get(index) {
+            Some(near) => near,
+            None => self.far(index)?,
+        };
+        cell.get().map(Box::as_ref)
+    }
+
+    #[cold]
+    fn far(&self, index: usize) -> Option<&Cell> {
+        self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
     /// The shard of a stream, made if it is the first in its slot.
@@ -55,10 +66,12 @@ impl ShardTable {
     #[cold]
     fn make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Shard {
         let index = place(order.slot());
-        let chunk = self.chunks.get(index / CHUNK).expect("the registry has as many slots");
-        let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
-        let shard = chunk.get(index % CHUNK).expect("a remainder is below the chunk's length");
-        let shard = shard.get_or_init(|| Box::new(Shard::new(order.clone(), setup)));
+        let cell = self.near.get(index).unwrap_or_else(|| {
+            let chunk = self.chunks.get(index / CHUNK).expect("the registry has as many slots");
+            let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| Cell::new()).collect());
+            chunk.get(index % CHUNK).expect("a remainder is below the chunk's length")
+        });
+        let shard = cell.get_or_init(|| Box::new(Shard::new(order.clone(), setup)));
         let end = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
         self.end.fetch_max(end, Ordering::AcqRel);
         shard
@@ -67,12 +80,10 @@ impl ShardTable {
     /// Every shard made so far, with its slot's number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
         let end = usize::try_from(self.end.load(Ordering::Acquire)).unwrap_or(usize::MAX);
-        self.chunks.iter().take(end.div_ceil(CHUNK)).enumerate().flat_map(|(row, chunk)| {
-            let shards = chunk.get().map(|chunk| chunk.iter()).into_iter().flatten();
-            shards
-                .enumerate()
-                .filter_map(move |(column, cell)| Some((row * CHUNK + column, &**cell.get()?)))
-        })
+        let chunks = self.chunks.iter().skip(1).take_while(|chunk| chunk.get().is_some());
+        let far = chunks.flat_map(|chunk| chunk.get().into_iter().flatten());
+        let cells = self.near.iter().chain(far).enumerate().take(end);
+        cells.filter_map(|(index, cell)| Some((index, &**cell.get()?)))
     }
 }
 

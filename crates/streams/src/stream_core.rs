@@ -260,12 +260,11 @@ impl StreamCore {
     /// Whether the stream captures; yes if that cannot be found out.
     #[inline]
     pub(crate) fn is_capturing(&self) -> bool {
-        if self.membership.is_captured() {
-            return true;
-        }
-        if !self.may_hide_captures() {
-            return false;
-        }
+        self.membership.is_captured() || (self.may_hide_captures() && self.asks_capturing())
+    }
+
+    #[cold]
+    fn asks_capturing(&self) -> bool {
         match self.enter() {
             Ok(entered) => entered.raw().is_capturing().unwrap_or(true),
             Err(Error::StreamGone { .. }) => false,

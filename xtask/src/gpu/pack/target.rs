@@ -101,7 +101,10 @@ fn usage(package: &Value, target: &Value) -> Option<Use> {
     match texts(target, "kind").first()?.as_str() {
         "test" if name == FEATURE_GPU && has_feature(package, FEATURE_GPU) => Some(Use::Test),
         "bench" => Some(Use::Bench),
-        "example" => Some(Use::Example),
+        // An example may be a library for other programs to open, which nobody can run.
+        "example" if !texts(target, "crate_types").iter().any(|kind| kind == "cdylib") => {
+            Some(Use::Example)
+        }
         "bin" if package_name == TOOL_PACKAGE && name == TOOL => Some(Use::Tool),
         _ => None,
     }
@@ -167,6 +170,14 @@ mod tests {
         ] });
         let files: Vec<String> = targets(&metadata).iter().map(super::Target::file_name).collect();
         assert_eq!(files, ["examples/overlap", "benches/hot_path", "wellspring"]);
+    }
+
+    #[test]
+    fn an_example_that_is_a_library_does_not_stop_the_pack() {
+        let metadata = json!({ "packages": [{ "name": "cuda-sim", "targets": [
+            { "name": "cuda", "kind": ["example"], "crate_types": ["cdylib"] },
+        ] }] });
+        assert_eq!(targets(&metadata), []);
     }
 
     #[test]

@@ -28,9 +28,11 @@ pub struct Plan {
     pub sabotage: Option<Sabotage>,
     /// Whether waits of streams succeed without doing anything.
     pub swallow_waits: bool,
-    /// Whether driver calls fail now and then, and whether the device may be asked.
+    /// Whether driver calls fail now and then, whether the device may be asked, and whether
+    /// streams come and go.
     pub faults: bool,
     pub queries: bool,
+    pub replaces_streams: bool,
 }
 
 impl Plan {
@@ -45,6 +47,7 @@ impl Plan {
             swallow_waits: false,
             faults: seed % 2 == 1,
             queries: true,
+            replaces_streams: true,
         }
     }
 }
@@ -476,6 +479,9 @@ impl<'rig> World<'rig> {
 
     /// A stream goes, with whatever is queued there, and another one comes.
     fn replace_stream(&mut self) {
+        if !self.plan.replaces_streams {
+            return;
+        }
         let (gone, _) = self.any_stream();
         self.streams[gone] = None;
         self.create_stream();

@@ -18,3 +18,4 @@ mod random_controls;
 mod scheduled;
 mod simulated_rig;
 mod turns;
+mod two_devices;

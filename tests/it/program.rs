@@ -5,6 +5,8 @@
 //! it before, and it tells the block of the use in one of the ways there are. It never orders a
 //! block's next owner after its last one; that is the allocator's part.
 
+use std::num::NonZeroU32;
+
 use allocator::{AllocError, Allocator, Block, Config, Hold, Policy, Sabotage, Stats};
 use cuda_sim::{DeviceProfile, FaultPlan, Schedule};
 use cuda_sys::CUresult;
@@ -33,6 +35,9 @@ pub struct Plan {
     pub faults: bool,
     pub queries: bool,
     pub replaces_streams: bool,
+    /// Whether all streams share one hardware queue. Then no gate is closed: it would hold up the
+    /// streams that the host waits for.
+    pub one_queue: bool,
 }
 
 impl Plan {
@@ -48,6 +53,7 @@ impl Plan {
             faults: seed % 2 == 1,
             queries: true,
             replaces_streams: true,
+            one_queue: false,
         }
     }
 }
@@ -140,7 +146,11 @@ pub fn first_hazard(plan: &Plan) -> Option<String> {
 }
 
 fn rig_for(plan: &Plan) -> SimulatedRig {
-    SimulatedRig::on(machine(plan.schedule.clone(), DeviceProfile::small(1 << 30)))
+    let mut profile = DeviceProfile::small(1 << 30);
+    if plan.one_queue {
+        profile = profile.with_hardware_queues(NonZeroU32::MIN);
+    }
+    SimulatedRig::on(machine(plan.schedule.clone(), profile))
 }
 
 impl<'rig> World<'rig> {
@@ -467,6 +477,9 @@ impl<'rig> World<'rig> {
 
     /// Holds a stream until the host opens the gate, or opens the oldest.
     fn gate(&mut self) {
+        if self.plan.one_queue {
+            return;
+        }
         if self.gates_closed < 40 && self.chance.once_in(2) {
             let (_, stream) = self.any_stream();
             self.gates_closed += 1;

@@ -116,6 +116,17 @@ impl Sum {
     }
 }
 
+/// No order rests on a wait for memory, so nothing changes where all streams share one hardware
+/// queue (L12).
+#[test]
+fn programs_are_clean_with_one_hardware_queue() {
+    for seed in 0..60 {
+        let outcome = run(&Plan { one_queue: true, ..Plan::new(seed) });
+        assert!(outcome.hazards.is_empty(), "seed {seed}: {:#?}", outcome.hazards);
+        assert_eq!(outcome.mismatches, 0, "seed {seed}: words were lost");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..8 {

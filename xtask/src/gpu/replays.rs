@@ -47,9 +47,14 @@ fn judge(name: &str, ended: &Ended) -> ReplayRun {
     ReplayRun { name: name.to_owned(), passed, how, seconds: ended.seconds, line: value, stderr }
 }
 
-/// Every stamp was found as it was written, some were looked at, and nothing was refused.
+/// Every stamp was found as it was written, some were looked at, nothing was refused, and no more
+/// was reserved than when the trace was recorded.
 fn is_clean(line: &ReplayLine) -> bool {
-    line.stamp_errors == 0 && 0 < line.stamps_checked && line.out_of_memory == 0
+    let recorded = line.recorded_peak_reserved_bytes;
+    line.stamp_errors == 0
+        && 0 < line.stamps_checked
+        && line.out_of_memory == 0
+        && recorded.is_none_or(|recorded| line.peak_reserved_bytes <= recorded)
 }
 
 #[cfg(test)]
@@ -83,7 +88,13 @@ mod tests {
     #[test]
     fn each_fault_fails() {
         assert!(!passes(How::Exit(1), &line()));
-        for (field, value) in [("stamp_errors", 1), ("stamps_checked", 0), ("out_of_memory", 1)] {
+        let faults = [
+            ("stamp_errors", 1),
+            ("stamps_checked", 0),
+            ("out_of_memory", 1),
+            ("peak_reserved_bytes", 5),
+        ];
+        for (field, value) in faults {
             let mut line = line();
             line[field] = json!(value);
             assert!(!passes(How::Exit(0), &line), "{field}");

@@ -298,7 +298,7 @@ impl<T> DeviceBuffer<T> {
     /// Frees the buffer, as a drop does, and says what went wrong.
     ///
     /// # Errors
-    /// The free took effect, but its memory stays unused until its streams are synchronised.
+    /// The free took effect, but its memory stays unused until its streams are synchronized.
     pub fn free(self) -> Result<(), Error> {
         Ok(self.block.free()?)
     }

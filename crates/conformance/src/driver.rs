@@ -84,7 +84,7 @@ impl Pinned {
     pub(crate) fn word(self) -> u32 {
         let word = ptr::with_exposed_provenance::<u32>(self.0);
         // SAFETY: probes read only what `mem_host_alloc` gave and nobody freed, when the stream
-        // that writes it has been synchronised.
+        // that writes it has been synchronized.
         unsafe { word.read_volatile() }
     }
 }

@@ -1,7 +1,7 @@
 //! CUDA contexts, streams, events, copies and launches, with an order that is known.
 //!
 //! What it does: owns the driver's objects, and keeps for every stream what it is known to come
-//! after, from records, waits and synchronisations that were seen to succeed.
+//! after, from records, waits and synchronizations that were seen to succeed.
 //!
 //! What it knows nothing about: blocks, size classes, who allocates.
 //!

@@ -138,7 +138,7 @@ impl StreamHandle {
             return;
         }
         if !self.core.is_capturing_on(&self.raw) {
-            // Without this fence the last points become complete by a synchronisation of the
+            // Without this fence the last points become complete by a synchronization of the
             // context only (O7).
             let _ = self.core.record_fence_at(&self.raw, mark);
         }

@@ -1,4 +1,4 @@
-//! Host synchronisation of whole contexts and devices (O10).
+//! Host synchronization of whole contexts and devices (O10).
 
 use crate::context::Context;
 use crate::device::{Device, Driver};

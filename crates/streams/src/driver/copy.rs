@@ -1,7 +1,7 @@
 //! Copies and fills on a stream.
 //!
 //! The context is made current for each: a stream's handle alone is known to be enough only for
-//! records, waits, queries and synchronisations. Device addresses are numbers here: a wrong one is
+//! records, waits, queries and synchronizations. Device addresses are numbers here: a wrong one is
 //! an error on the device, never an access to memory of the Rust program. Host sides are slices or
 //! our own pinned memory.
 

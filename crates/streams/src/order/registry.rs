@@ -111,7 +111,7 @@ impl Registry {
         open.peek().is_none() || self.slot(stream).is_some_and(|slot| slot.clock_covers_all(open))
     }
 
-    /// A query or a synchronisation that began after the frontier was stamped said yes.
+    /// A query or a synchronization that began after the frontier was stamped said yes.
     pub(crate) fn learn_complete(&self, frontier: &Frontier) {
         for point in frontier.iter() {
             if let Some(slot) = self.slot(point.stream) {
@@ -131,7 +131,7 @@ impl Registry {
         }
     }
 
-    /// Where every stream of `context` stands: what a synchronisation that begins now covers.
+    /// Where every stream of `context` stands: what a synchronization that begins now covers.
     pub(crate) fn positions_in(&self, context: u64) -> Frontier {
         (0..self.opened.load(Ordering::Acquire))
             .map(StreamSlot::new)

@@ -6,7 +6,7 @@ use std::fmt;
 use streams::order::StreamSlot;
 use streams::{Context, Stream, StreamOrder};
 
-use crate::bytes::{Bytes, REQUEST_BYTES_MAX, SMALL_BYTES_MAX, round_up};
+use crate::bytes::{Bytes, REQUEST_BYTES_MAX, round_up};
 use crate::config::{Config, Sabotage};
 use crate::error::{AllocError, FreeError};
 use crate::grow::GrowthError;
@@ -14,7 +14,7 @@ use crate::handle::{Block, RawBlock};
 use crate::release::BlockKey;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardSetup, ShardState};
-use crate::source::{PlainSource, PoolKind, Source, VmmSource};
+use crate::source::{PlainSource, Source, VmmSource};
 use crate::stats::{SharedCounters, Stats};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::table::{ShardTable, place};
@@ -232,29 +232,43 @@ impl Inner {
         if failed || order.context_id() != self.context_id || self.limit() < bytes {
             return Err(self.refusal(order, bytes));
         }
-        let size = round_up(bytes);
-        let kind = if size <= SMALL_BYTES_MAX { PoolKind::Small } else { PoolKind::Large };
-        let complete_only = order.is_capturing();
-        let request = Request { order, kind, size, requested: bytes, is_raw, complete_only };
-        let shard = self.shard_of(order);
-        let slot = order.slot();
-        if !complete_only {
-            let ready = shard.with(|state| {
-                if state.stream_id != order.id() {
-                    self.adopt(state, order);
-                }
-                state.take_ready(&request)
-            });
-            if let Some(taken) = ready {
-                let me = u64::from(slot.index());
-                if !self.counters.is_last(me) {
-                    self.add_up_others(shard, me);
-                }
-                self.counters.note_allocated(shard.allocated_hint() + shard.others_allocated());
-                return Ok((slot, taken));
-            }
+        let captures = order.is_capturing();
+        if !captures && let Some(taken) = self.serve_ready(order, bytes, is_raw) {
+            return Ok((order.slot(), taken));
         }
-        let served = self.serve_beyond_ready(shard, &request)?;
+        self.serve_otherwise(order, bytes, is_raw, captures)
+    }
+
+    /// Step 1: what the stream's own shard has ready.
+    #[inline]
+    fn serve_ready(&self, order: &StreamOrder, bytes: u64, is_raw: bool) -> Option<Taken> {
+        let shard = self.shard_of(order);
+        let size = round_up(bytes);
+        let taken = shard.with(|state| {
+            if state.stream_id != order.id() {
+                self.adopt(state, order);
+            }
+            state.take_ready(size, (bytes, is_raw))
+        })?;
+        let me = u64::from(order.slot().index());
+        if !self.counters.is_last(me) {
+            self.add_up_others(shard, me);
+        }
+        self.counters.note_allocated(shard.allocated_hint() + shard.others_allocated());
+        Some(taken)
+    }
+
+    /// The steps after the first. A capturing stream gets complete memory only (R8).
+    #[cold]
+    fn serve_otherwise(
+        &self,
+        order: &StreamOrder,
+        bytes: u64,
+        is_raw: bool,
+        captures: bool,
+    ) -> Result<(StreamSlot, Taken), AllocError> {
+        let request = Request::new(order, bytes, is_raw, captures);
+        let served = self.serve_beyond_ready(self.shard_of(order), &request)?;
         self.counters.touch(u64::MAX - 1);
         self.counters.note_allocated(self.allocated_bytes());
         Ok(served)
@@ -397,11 +411,14 @@ impl Inner {
     fn shard_of(&self, order: &StreamOrder) -> &Shard {
         match self.shards.get(order.slot()) {
             Some(shard) => shard,
-            None => {
-                self.meet(order);
-                self.shards.get_or_make(order, &self.setup)
-            }
+            None => self.first_shard_of(order),
         }
+    }
+
+    #[cold]
+    fn first_shard_of(&self, order: &StreamOrder) -> &Shard {
+        self.meet(order);
+        self.shards.get_or_make(order, &self.setup)
     }
 
     /// A new stream has come into a recycled slot: the shard's cache is its own from now on.

@@ -201,8 +201,13 @@ impl BlockRecord {
     #[inline]
     pub(crate) fn forget_foreign(&mut self) {
         if self.foreign.is_some() {
-            self.foreign = None;
+            self.drop_foreign();
         }
+    }
+
+    #[cold]
+    fn drop_foreign(&mut self) {
+        self.foreign = None;
     }
 
     /// The points beyond the home point that must be done before anyone may use the block.

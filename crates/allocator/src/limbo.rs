@@ -84,6 +84,7 @@ impl ShardState {
     }
 
     /// Makes ready what has become known. No driver call.
+    #[inline(never)]
     pub(crate) fn sweep(&mut self) {
         let mut index = 0;
         while let Some((point, block)) = self.limbo.first_watched(index) {

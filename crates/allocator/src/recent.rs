@@ -56,19 +56,29 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Puts a block on its shelf; gives back what had to leave it.
+    /// Puts a block on its shelf if there is room.
     #[inline]
-    pub(crate) fn put(&mut self, block: BlockIndex, size: u64) -> Option<Leaving> {
-        self.bytes += size;
-        let pair = self.pairs.get_mut(place(size))?;
+    #[must_use]
+    pub(crate) fn put(&mut self, block: BlockIndex, size: u64) -> bool {
+        let Some(pair) = self.pairs.get_mut(place(size)) else { return false };
         let done = (pair.first.size == size && pair.first.push(block))
             || (pair.second.size == size && pair.second.push(block));
         if done {
-            return None;
+            self.bytes += size;
         }
+        done
+    }
+
+    /// Puts a block on a shelf that has no room for it yet; gives back what had to leave.
+    #[cold]
+    pub(crate) fn put_by_force(&mut self, block: BlockIndex, size: u64) -> Leaving {
+        let Some(pair) = self.pairs.get_mut(place(size)) else {
+            return Leaving::from_slice(&[block]);
+        };
         let (left_size, leaving) = pair.make_room(block, size);
+        self.bytes += size;
         self.bytes -= leaving.iter().map(|_| left_size).sum::<u64>();
-        (!leaving.is_empty()).then_some(leaving)
+        leaving
     }
 
     /// Takes the latest block of exactly this size.
@@ -98,7 +108,6 @@ impl Recent {
 impl Pair {
     /// Puts a block where no shelf can take it at once; gives back the size and the blocks of
     /// what had to leave.
-    #[cold]
     fn make_room(&mut self, block: BlockIndex, size: u64) -> (u64, Leaving) {
         for shelf in [&mut self.first, &mut self.second] {
             if shelf.size == size {
@@ -169,12 +178,18 @@ mod tests {
     use super::{Recent, SHELF_BLOCKS_MAX, place};
     use crate::block::BlockIndex;
 
+    /// Puts a block there and gives back what had to leave.
+    fn put(recent: &mut Recent, index: u32, size: u64) -> Vec<BlockIndex> {
+        let block = BlockIndex(index);
+        if recent.put(block, size) { vec![] } else { recent.put_by_force(block, size).to_vec() }
+    }
+
     #[test]
     fn the_latest_block_of_a_size_comes_back_first() {
         let mut recent = Recent::default();
-        assert!(recent.put(BlockIndex(1), 512).is_none());
-        assert!(recent.put(BlockIndex(2), 512).is_none());
-        assert!(recent.put(BlockIndex(3), 1024).is_none());
+        for (index, size) in [(1, 512), (2, 512), (3, 1024)] {
+            assert_eq!(put(&mut recent, index, size), []);
+        }
         assert_eq!(recent.bytes, 2048);
         assert_eq!(recent.take(512), Some(BlockIndex(2)));
         assert_eq!(recent.take(512), Some(BlockIndex(1)));
@@ -186,14 +201,14 @@ mod tests {
     #[test]
     fn a_full_shelf_lets_its_oldest_block_go() {
         let mut recent = Recent::default();
-        for index in 0..SHELF_BLOCKS_MAX {
-            assert!(recent.put(BlockIndex(u32::try_from(index).unwrap()), 512).is_none());
+        let count = u32::try_from(SHELF_BLOCKS_MAX).unwrap();
+        for index in 0..count {
+            assert_eq!(put(&mut recent, index, 512), []);
         }
-        let leaving = recent.put(BlockIndex(9), 512).unwrap();
-        assert_eq!(leaving.as_slice(), [BlockIndex(0)]);
-        assert_eq!(recent.bytes, 512 * 4);
-        assert_eq!(recent.take(512), Some(BlockIndex(9)));
-        assert_eq!(recent.take_all(), [BlockIndex(1), BlockIndex(2), BlockIndex(3)]);
+        assert_eq!(put(&mut recent, count, 512), [BlockIndex(0)]);
+        assert_eq!(recent.bytes, 512 * u64::from(count));
+        assert_eq!(recent.take(512), Some(BlockIndex(count)));
+        assert_eq!(recent.take_all(), (1..count).map(BlockIndex).collect::<Vec<_>>());
     }
 
     #[test]
@@ -201,10 +216,9 @@ mod tests {
         let mut sizes = (1..).map(|grains| grains * 512).filter(|size| place(*size) == place(512));
         let [one, two, three] = std::array::from_fn(|_| sizes.next().unwrap());
         let mut recent = Recent::default();
-        assert!(recent.put(BlockIndex(1), one).is_none());
-        assert!(recent.put(BlockIndex(2), two).is_none());
-        let leaving = recent.put(BlockIndex(3), three).unwrap();
-        assert_eq!(leaving.as_slice(), [BlockIndex(1)], "the size that came first goes");
+        assert_eq!(put(&mut recent, 1, one), []);
+        assert_eq!(put(&mut recent, 2, two), []);
+        assert_eq!(put(&mut recent, 3, three), [BlockIndex(1)], "the size that came first goes");
         assert_eq!(recent.bytes, two + three);
         assert_eq!(recent.take(one), None);
         assert_eq!(recent.take(two), Some(BlockIndex(2)));

@@ -10,7 +10,6 @@ use streams::order::{Frontier, Point, StreamSlot};
 
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, State, Uses};
-use crate::bytes::SMALL_BYTES_MAX;
 use crate::config::Sabotage;
 use crate::error::FreeError;
 use crate::handle::RawBlock;
@@ -161,10 +160,7 @@ impl ShardState {
             self.allocated -= size;
         }
         if 0 < record.hold_count {
-            record.is_raw = false;
-            record.set_state(State::Held);
-            self.shared.pend(size);
-            self.counters.deferred += 1;
+            self.keep_held(key.index);
             return Plan::Done;
         }
         self.freed_count += 1;
@@ -173,11 +169,26 @@ impl ShardState {
         record.freed_at = self.freed_count;
         if record.is_home_only() && record.home == self.slot {
             record.home_mark = self.order.position().mark;
-            self.set_aside(key.index);
+            record.set_state(State::Recent);
+            // Else it serves requests of a kind that its pool is not for: not asked for again.
+            let fits_pool = record.kind == PoolKind::of(size);
+            if !fits_pool || !self.recent.put(key.index, size) {
+                self.set_aside(key.index, size, fits_pool);
+            }
             return Plan::Done;
         }
         record.set_state(State::Reserved);
         Plan::Fence(key)
+    }
+
+    /// A freed block stays as it is until its last hold ends.
+    #[cold]
+    fn keep_held(&mut self, block: BlockIndex) {
+        let record = self.arena.at_mut(block);
+        record.is_raw = false;
+        record.set_state(State::Held);
+        self.shared.pend(record.size);
+        self.counters.deferred += 1;
     }
 
     /// Home and uses of a block whose free is under way.
@@ -188,17 +199,15 @@ impl ShardState {
         (record.home, if ignored { Uses::new() } else { uses })
     }
 
-    /// Puts a block that is free for its own stream on the shelf of its size.
-    #[inline]
-    fn set_aside(&mut self, block: BlockIndex) {
-        let record = self.arena.at_mut(block);
-        if (record.kind == PoolKind::Small) != (record.size <= SMALL_BYTES_MAX) {
-            // It serves requests of a kind that its pool is not for: not to be asked for again.
-            return self.settle_recent(&[block]);
-        }
-        record.set_state(State::Recent);
-        if let Some(leaving) = self.recent.put(block, record.size) {
+    /// Puts a block that is free for its own stream on a shelf that has no room for it, or into
+    /// the free lists at once.
+    #[cold]
+    fn set_aside(&mut self, block: BlockIndex, size: u64, on_shelf: bool) {
+        if on_shelf {
+            let leaving = self.recent.put_by_force(block, size);
             self.settle_recent(&leaving);
+        } else {
+            self.settle_recent(&[block]);
         }
     }
 

@@ -3,9 +3,10 @@
 //! No driver call is made here; asking the device happens in `allocator`, outside all locks.
 
 use streams::StreamOrder;
-use streams::order::Point;
+use streams::order::{Point, StreamSlot};
 
 use crate::block::{BlockIndex, BlockRecord, State};
+use crate::bytes::round_up;
 use crate::carve::requirements;
 use crate::config::Sabotage;
 use crate::shard::ShardState;
@@ -47,7 +48,19 @@ pub(crate) enum Step {
     Ladder,
 }
 
-impl Request<'_> {
+impl<'stream> Request<'stream> {
+    /// What a caller asks for, as a shard is asked for it.
+    #[inline]
+    pub(crate) fn new(
+        order: &'stream StreamOrder,
+        bytes: u64,
+        is_raw: bool,
+        complete_only: bool,
+    ) -> Self {
+        let size = round_up(bytes);
+        Self { order, kind: PoolKind::of(size), size, requested: bytes, is_raw, complete_only }
+    }
+
     /// Whether a requirement is met for the requester.
     #[inline]
     fn is_met(&self, point: Point) -> bool {
@@ -56,29 +69,34 @@ impl Request<'_> {
 }
 
 impl ShardState {
-    /// Step 1: a ready block of the shard's own stream.
+    /// Step 1: a ready block of the shard's own stream, a recent one of the right size if there
+    /// is one. What was asked for is `requested`, and whether in numbers.
     #[inline]
-    pub(crate) fn take_ready(&mut self, request: &Request<'_>) -> Option<Taken> {
+    pub(crate) fn take_ready(&mut self, size: u64, requested: (u64, bool)) -> Option<Taken> {
         if !self.limbo.is_empty() {
             self.sweep();
         }
-        if let Some(block) = self.recent.take(request.size) {
-            return Some(self.hand_out_whole(block, request, Step::OwnStream));
-        }
-        self.take_ready_part(request)
+        // Both ways end in an index, so that what the record says is read in one place.
+        let block = match self.recent.take(size) {
+            Some(block) => block,
+            None => self.take_ready_part(size)?,
+        };
+        Some(self.hand_out_whole(block, self.slot, requested, Step::OwnStream))
     }
 
-    /// Step 1 where no recent block has the size: the best fit, cut.
-    fn take_ready_part(&mut self, request: &Request<'_>) -> Option<Taken> {
-        let fit =
-            |state: &Self| state.pool(request.kind).ready.best_fit(&state.arena, request.size);
+    /// Step 1 where no recent block has the size: the best fit, cut, and reserved.
+    #[inline(never)]
+    fn take_ready_part(&mut self, size: u64) -> Option<BlockIndex> {
+        let kind = PoolKind::of(size);
+        let fit = |state: &Self| state.pool(kind).ready.best_fit(&state.arena, size);
         let block = match fit(self) {
             Some(block) => block,
             None if self.join_all_recent() => fit(self)?,
             None => return None,
         };
         self.take_out(block, State::Reserved);
-        Some(self.hand_out(block, request, Step::OwnStream))
+        self.split(block, size);
+        Some(block)
     }
 
     /// Step 2 and 3: a block whose every requirement the requester knows to be met; for the
@@ -186,17 +204,25 @@ impl ShardState {
         step: Step,
     ) -> Taken {
         self.split(block, request.size);
-        self.hand_out_whole(block, request, step)
+        let asked = (request.requested, request.is_raw);
+        self.hand_out_whole(block, request.order.slot(), asked, step)
     }
 
-    /// Makes a reserved block of exactly the right size the requester's.
+    /// Makes a block of exactly the right size the requester's, who asked for so many bytes, in
+    /// numbers or not.
     #[inline]
-    fn hand_out_whole(&mut self, block: BlockIndex, request: &Request<'_>, step: Step) -> Taken {
+    fn hand_out_whole(
+        &mut self,
+        block: BlockIndex,
+        home: StreamSlot,
+        (requested, is_raw): (u64, bool),
+        step: Step,
+    ) -> Taken {
         let record = self.arena.at_mut(block);
         record.set_state(State::Allocated);
-        record.home = request.order.slot();
-        record.requested = request.requested;
-        record.is_raw = request.is_raw;
+        record.home = home;
+        record.requested = requested;
+        record.is_raw = is_raw;
         record.forget_foreign();
         let taken = Taken {
             index: block,
@@ -205,7 +231,7 @@ impl ShardState {
             size: record.size,
         };
         self.count_served(step);
-        self.counters.requested_bytes += request.requested;
+        self.counters.requested_bytes += requested;
         self.allocated += taken.size;
         taken
     }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::bytes::SMALL_BYTES_MAX;
 use crate::sync::Arc;
 
 mod plain;
@@ -22,6 +23,14 @@ pub enum PoolKind {
     Small,
     /// Larger requests.
     Large,
+}
+
+impl PoolKind {
+    /// The kind that serves requests of `size` bytes.
+    #[inline]
+    pub(crate) const fn of(size: u64) -> Self {
+        if size <= SMALL_BYTES_MAX { Self::Small } else { Self::Large }
+    }
 }
 
 /// Why a source gave nothing.

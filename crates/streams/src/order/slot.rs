@@ -84,6 +84,11 @@ impl Slot {
         if !self.is_shared() {
             return self.submitted();
         }
+        self.new_position()
+    }
+
+    #[cold]
+    fn new_position(&self) -> u64 {
         let before = self.submitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
             (word & RETIRED == 0).then_some(word + 1)
         });

@@ -106,7 +106,7 @@ impl Allocator {
         }
         let order = stream.order();
         let (owner, taken) = self.inner.allocate(order, bytes, false)?;
-        let key = BlockKey { owner, index: taken.index, generation: taken.generation };
+        let key = BlockKey { owner, name: taken.name };
         Ok(Block::new(Arc::clone(&self.inner), key, taken, bytes))
     }
 
@@ -123,7 +123,7 @@ impl Allocator {
             return Ok(RawBlock { address: 0, size: 0, token: RawBlock::EMPTY });
         }
         let (owner, taken) = self.inner.allocate(stream.order(), bytes, true)?;
-        let key = BlockKey { owner, index: taken.index, generation: taken.generation };
+        let key = BlockKey { owner, name: taken.name };
         let token = RawBlock::token(self.inner.identity, key);
         Ok(RawBlock { address: taken.address, size: taken.size, token })
     }

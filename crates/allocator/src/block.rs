@@ -22,6 +22,27 @@ use crate::source::PoolKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockIndex(pub(crate) u32);
 
+/// A block's index and generation in one word, so that a handle is written and read whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BlockName(pub(crate) u64);
+
+impl BlockName {
+    #[inline]
+    pub(crate) fn new(index: BlockIndex, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(index.0))
+    }
+
+    #[inline]
+    pub(crate) fn index(self) -> BlockIndex {
+        BlockIndex(u32::try_from(self.0 & u64::from(u32::MAX)).unwrap_or(u32::MAX))
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> u32 {
+        u32::try_from(self.0 >> 32).unwrap_or(u32::MAX)
+    }
+}
+
 /// An optional block index in four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link(u32);

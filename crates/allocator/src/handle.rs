@@ -11,7 +11,7 @@ use streams::StreamOrder;
 use streams::order::Point;
 
 use crate::allocator::Inner;
-use crate::block::{BlockIndex, BlockRecord, State, UseRecord};
+use crate::block::{BlockName, BlockRecord, State, UseRecord};
 use crate::error::FreeError;
 use crate::release::BlockKey;
 use crate::reuse::Taken;
@@ -51,7 +51,7 @@ impl RawBlock {
     #[inline]
     pub(crate) fn token(identity: u64, key: BlockKey) -> [u64; 2] {
         let place = identity << 32 | u64::from(key.owner.index());
-        [place, u64::from(key.generation) << 32 | u64::from(key.index.0)]
+        [place, key.name.0]
     }
 
     /// Whether these are the parts of a block of zero bytes.
@@ -60,17 +60,15 @@ impl RawBlock {
         self.token == Self::EMPTY && self.address == 0
     }
 
-    /// Slot, index and generation of the block, if it belongs to this allocator.
+    /// The slot and the name of the block, if it belongs to this allocator.
     #[inline]
-    pub(crate) fn names(&self, identity: u64) -> Result<(usize, BlockIndex, u32), FreeError> {
-        let [place, names] = self.token;
+    pub(crate) fn names(&self, identity: u64) -> Result<(usize, BlockName), FreeError> {
+        let [place, name] = self.token;
         if place >> 32 != identity {
             return Err(FreeError::Foreign { address: self.address });
         }
         let slot = usize::try_from(place & u64::from(u32::MAX)).unwrap_or(usize::MAX);
-        let index = u32::try_from(names & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-        let generation = u32::try_from(names >> 32).unwrap_or(u32::MAX);
-        Ok((slot, BlockIndex(index), generation))
+        Ok((slot, BlockName(name)))
     }
 }
 
@@ -158,13 +156,13 @@ impl Block {
         if raw.is_empty() {
             return Ok(Self::empty(Arc::clone(inner)));
         }
-        let (slot, index, generation) = raw.names(inner.identity())?;
+        let (slot, name) = raw.names(inner.identity())?;
         let missing = FreeError::NotAllocated { address };
         let Some(shard) = inner.shards.at(slot) else { return Err(missing) };
         let found = shard.with(|state| {
             let owner = state.order.slot();
-            let record = state.arena.get_mut(index)?;
-            let same = record.generation == generation
+            let record = state.arena.get_mut(name.index())?;
+            let same = record.generation == name.generation()
                 && record.state == State::Allocated
                 && record.address == address
                 && record.is_raw;
@@ -173,7 +171,7 @@ impl Block {
             same.then_some((owner, record.size, record.requested))
         });
         let (owner, size, requested) = found.ok_or(missing)?;
-        let key = Some(BlockKey { owner, index, generation });
+        let key = Some(BlockKey { owner, name });
         Ok(Self { inner: Arc::clone(inner), key, address, size, requested })
     }
 
@@ -182,7 +180,7 @@ impl Block {
         let Some(shard) = self.inner.shards.get(key.owner) else { return };
         self.inner.meet(order);
         shard.with(|state| {
-            let record = state.arena.at_mut(key.index);
+            let record = state.arena.at_mut(key.name.index());
             if record.home == order.slot() {
                 return;
             }
@@ -201,7 +199,7 @@ impl Block {
     fn with_record(&self, key: Option<BlockKey>, change: impl FnOnce(&mut BlockRecord)) {
         let Some(key) = key else { return };
         if let Some(shard) = self.inner.shards.get(key.owner) {
-            shard.with(|state| change(state.arena.at_mut(key.index)));
+            shard.with(|state| change(state.arena.at_mut(key.name.index())));
         }
     }
 

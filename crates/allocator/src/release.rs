@@ -9,7 +9,7 @@ use streams::StreamOrder;
 use streams::order::{Frontier, Point, StreamSlot};
 
 use crate::allocator::Inner;
-use crate::block::{BlockIndex, State, Uses};
+use crate::block::{BlockIndex, BlockName, State, Uses};
 use crate::config::Sabotage;
 use crate::error::FreeError;
 use crate::handle::RawBlock;
@@ -21,8 +21,7 @@ use crate::source::PoolKind;
 pub(crate) struct BlockKey {
     /// The shard that owns the block's segment.
     pub(crate) owner: StreamSlot,
-    pub(crate) index: BlockIndex,
-    pub(crate) generation: u32,
+    pub(crate) name: BlockName,
 }
 
 /// What a free still has to do outside the lock.
@@ -56,18 +55,18 @@ impl Inner {
         if raw.is_empty() {
             return Ok(());
         }
-        let (slot, index, generation) = raw.names(self.identity())?;
+        let (slot, name) = raw.names(self.identity())?;
         let address = raw.address;
         let Some(shard) = self.shards.at(slot) else {
             return Err(FreeError::NotAllocated { address });
         };
         self.counters.touch(u64::try_from(slot).unwrap_or(u64::MAX));
         let plan = shard.with(|state| {
-            match state.arena.get(index) {
+            match state.arena.get(name.index()) {
                 Some(record) if record.address == address => {}
                 _ => return Plan::Missing,
             }
-            let key = BlockKey { owner: state.slot, index, generation };
+            let key = BlockKey { owner: state.slot, name };
             state.begin_free(key, State::Allocated, true)
         });
         match plan {
@@ -81,8 +80,8 @@ impl Inner {
     pub(crate) fn end_hold(&self, key: BlockKey) {
         let Some(shard) = self.shards.get(key.owner) else { return };
         let plan = shard.with(|state| {
-            let record = state.arena.at_mut(key.index);
-            if record.generation != key.generation {
+            let record = state.arena.at_mut(key.name.index());
+            if record.generation != key.name.generation() {
                 return Plan::Missing;
             }
             record.hold_count = record.hold_count.saturating_sub(1);
@@ -104,7 +103,7 @@ impl Inner {
     #[cold]
     fn finish_free(&self, key: BlockKey) -> Result<(), FreeError> {
         let Some(shard) = self.shards.get(key.owner) else { return Ok(()) };
-        let (home, uses) = shard.with(|state| state.take_uses(key.index));
+        let (home, uses) = shard.with(|state| state.take_uses(key.name.index()));
         let home_order = self.order_of(home);
         let home_point = home_order.as_ref().map(StreamOrder::position);
         let mut frontier = Frontier::default();
@@ -120,7 +119,7 @@ impl Inner {
                 failure.get_or_insert(error);
             }
         }
-        shard.with(|state| state.end_free(key.index, home_point, frontier));
+        shard.with(|state| state.end_free(key.name.index(), home_point, frontier));
         failure.map_or(Ok(()), |error| Err(FreeError::Unfenced(error)))
     }
 
@@ -148,8 +147,8 @@ impl ShardState {
     /// The first half of a free, under the lock.
     #[inline]
     fn begin_free(&mut self, key: BlockKey, expected: State, is_raw: bool) -> Plan {
-        let Some(record) = self.arena.get_mut(key.index) else { return Plan::Missing };
-        let same = record.generation == key.generation && record.state == expected;
+        let Some(record) = self.arena.get_mut(key.name.index()) else { return Plan::Missing };
+        let same = record.generation == key.name.generation() && record.state == expected;
         if !same || record.is_raw != is_raw {
             return Plan::Missing;
         }
@@ -160,7 +159,7 @@ impl ShardState {
             self.allocated -= size;
         }
         if 0 < record.hold_count {
-            self.keep_held(key.index);
+            self.keep_held(key.name.index());
             return Plan::Done;
         }
         self.freed_count += 1;
@@ -172,8 +171,8 @@ impl ShardState {
             record.set_state(State::Recent);
             // Else it serves requests of a kind that its pool is not for: not asked for again.
             let fits_pool = record.kind == PoolKind::of(size);
-            if !fits_pool || !self.recent.put(key.index, size) {
-                self.set_aside(key.index, size, fits_pool);
+            if !fits_pool || !self.recent.put(key.name.index(), size) {
+                self.set_aside(key.name.index(), size, fits_pool);
             }
             return Plan::Done;
         }

@@ -5,7 +5,7 @@
 use streams::StreamOrder;
 use streams::order::{Point, StreamSlot};
 
-use crate::block::{BlockIndex, BlockRecord, State};
+use crate::block::{BlockIndex, BlockName, BlockRecord, State};
 use crate::bytes::round_up;
 use crate::carve::requirements;
 use crate::config::Sabotage;
@@ -15,8 +15,7 @@ use crate::source::PoolKind;
 /// A block that was just handed out, as its handle needs it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
-    pub(crate) index: BlockIndex,
-    pub(crate) generation: u32,
+    pub(crate) name: BlockName,
     pub(crate) address: u64,
     pub(crate) size: u64,
 }
@@ -225,8 +224,7 @@ impl ShardState {
         record.is_raw = is_raw;
         record.forget_foreign();
         let taken = Taken {
-            index: block,
-            generation: record.generation,
+            name: BlockName::new(block, record.generation),
             address: record.address,
             size: record.size,
         };

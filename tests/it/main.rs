@@ -12,6 +12,7 @@ mod controls;
 
 mod failing_calls;
 mod live_ranges;
+mod plan;
 mod program;
 mod random;
 mod random_controls;

@@ -9,7 +9,8 @@ use std::time::Instant;
 use allocator::Policy;
 use cuda_sim::Schedule;
 
-use crate::program::{Outcome, Plan, run};
+use crate::plan::{Outcome, Plan};
+use crate::program::run;
 
 /// How many seeds are run where nobody says otherwise.
 const SEEDS: Range<u64> = 0..300;

@@ -5,7 +5,8 @@
 
 use allocator::Sabotage;
 
-use crate::program::{Plan, first_hazard};
+use crate::plan::Plan;
+use crate::program::first_hazard;
 
 /// In so many seeds each must be caught.
 const SEEDS_MAX: u64 = 10_000;

@@ -144,7 +144,7 @@ impl Desk {
         self.fill_memory(stream, &mut range, word);
     }
 
-    /// Counts the words of those that [`Desk::fill`] writes that are not `word`. No use is recorded.
+    /// Counts the words that [`Desk::fill`] writes and that are not `word`. No use is recorded.
     pub fn check(&self, stream: &Stream, range: DeviceSpan, word: u32) {
         self.check_memory(stream, &range, word);
     }

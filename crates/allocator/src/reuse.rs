@@ -12,12 +12,14 @@ use crate::config::Sabotage;
 use crate::shard::ShardState;
 use crate::source::PoolKind;
 
-/// A block that was just handed out, as its handle needs it.
+/// A block that was just handed out, as its handle needs it. In this order it is written and read
+/// in the same two pieces.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Taken {
-    pub(crate) name: BlockName,
     pub(crate) address: u64,
     pub(crate) size: u64,
+    pub(crate) name: BlockName,
 }
 
 /// What a request asks of a shard.

@@ -18,5 +18,7 @@ mod random;
 mod random_controls;
 mod scheduled;
 mod simulated_rig;
+mod stage;
+mod threads;
 mod turns;
 mod two_devices;

@@ -2,72 +2,14 @@
 //! take turns at driver calls as a seed says (S7).
 #![expect(clippy::print_stdout, reason = "a test says how many schedules it covered")]
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use allocator::{Allocator, Block, Config};
+use allocator::Config;
 use cuda_sim::{Coverage, Machine, Schedule, explore};
-use kernels::launch::Kernels;
-use streams::{Context, DeviceSpan, Stream, StreamOptions};
 
 use crate::scenarios::rig::{Rig as _, WHOLE, take};
-use crate::simulated_rig::{SimulatedRig, context};
-
-/// What two threads share.
-struct Stage<'machine> {
-    machine: &'machine Machine,
-    context: Context,
-    allocator: Allocator,
-    kernels: Kernels,
-    wrong: Mutex<Vec<String>>,
-}
-
-impl<'machine> Stage<'machine> {
-    fn new(machine: &'machine Machine) -> Self {
-        kernels::simulated::register(machine);
-        let context = context(machine);
-        let allocator = Allocator::new(&context, Config::default()).expect("an allocator");
-        let kernels = Kernels::load(&context).expect("the kernels load");
-        Self { machine, context, allocator, kernels, wrong: Mutex::default() }
-    }
-
-    fn stream(&self) -> Stream {
-        self.context.create_stream(StreamOptions::default()).expect("a stream")
-    }
-
-    fn handle(&self, stream: &Stream) -> usize {
-        self.machine.stream_with_id(stream.id()).expect("a living stream")
-    }
-
-    fn write(&self, stream: &Stream, block: &Block) {
-        let mut span = DeviceSpan { address: block.address(), bytes: block.size() };
-        let _written = self.kernels.stamp(stream, &mut span, 1 << 20, 1).expect("a stamp");
-    }
-
-    /// Takes a block, and asks whether it was ready (S3).
-    fn take(&self, stream: &Stream) -> Block {
-        let block = self.allocator.allocate(stream, WHOLE).expect("memory");
-        let (address, bytes, handle) = (block.address(), block.size(), self.handle(stream));
-        self.machine.born(address, bytes, handle);
-        if let Err(hazard) = self.machine.probe(address, bytes, handle) {
-            self.wrong.lock().expect("no panic").push(hazard.to_string());
-        }
-        block
-    }
-
-    fn give_back(&self, stream: &Stream, block: Block) {
-        self.machine.dead(block.address(), block.size(), self.handle(stream));
-        block.free().expect("a free");
-    }
-
-    fn end(self) {
-        self.context.synchronize().expect("all ends");
-        let wrong = self.wrong.into_inner().expect("no panic");
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        let hazards = self.machine.take_hazards();
-        assert!(hazards.is_empty(), "{hazards:#?}");
-    }
-}
+use crate::simulated_rig::SimulatedRig;
+use crate::stage::Stage;
 
 /// How many ways for two threads to take turns are tried: they make so many calls that there is
 /// no end of all of them.
@@ -130,9 +72,9 @@ fn record_stream_under_every_answer_of_every_query() {
 #[test]
 fn a_free_and_a_request_on_two_threads() {
     take_turns("free and request", |machine, reused| {
-        let stage = Stage::new(machine);
+        let stage = Stage::new(machine, Config::default());
         let [home, user] = [0, 1].map(|_| stage.stream());
-        let x = stage.take(&home);
+        let x = stage.take(&home, WHOLE);
         stage.write(&home, &x);
         user.wait_stream(&home).expect("a wait");
         stage.write(&user, &x);
@@ -141,7 +83,7 @@ fn a_free_and_a_request_on_two_threads() {
         machine.run_threads(vec![
             Box::new(|| stage.give_back(&home, x)),
             Box::new(|| {
-                let y = stage.take(&home);
+                let y = stage.take(&home, WHOLE);
                 stage.write(&home, &y);
                 reused.fetch_or(y.address() == freed, Ordering::Relaxed);
                 stage.give_back(&home, y);
@@ -156,9 +98,9 @@ fn a_free_and_a_request_on_two_threads() {
 #[test]
 fn a_synchronisation_beside_a_free_on_another_thread() {
     take_turns("synchronisation and free", |machine, reused| {
-        let stage = Stage::new(machine);
+        let stage = Stage::new(machine, Config::default());
         let [home, next] = [0, 1].map(|_| stage.stream());
-        let x = stage.take(&home);
+        let x = stage.take(&home, WHOLE);
         let freed = x.address();
         machine.run_threads(vec![
             Box::new(|| {
@@ -167,7 +109,7 @@ fn a_synchronisation_beside_a_free_on_another_thread() {
             }),
             Box::new(|| {
                 stage.context.synchronize().expect("all ends");
-                let y = stage.take(&next);
+                let y = stage.take(&next, WHOLE);
                 stage.write(&next, &y);
                 reused.fetch_or(y.address() == freed, Ordering::Relaxed);
                 stage.give_back(&next, y);
@@ -183,9 +125,9 @@ fn a_synchronisation_beside_a_free_on_another_thread() {
 fn a_wait_for_an_event_beside_a_record_of_it() {
     for on_the_host in [false, true] {
         take_turns("wait and record", |machine, reused| {
-            let stage = Stage::new(machine);
+            let stage = Stage::new(machine, Config::default());
             let [home, next] = [0, 1].map(|_| stage.stream());
-            let x = stage.take(&home);
+            let x = stage.take(&home, WHOLE);
             let event = home.record_event().expect("an event");
             let freed = x.address();
             machine.run_threads(vec![
@@ -200,7 +142,7 @@ fn a_wait_for_an_event_beside_a_record_of_it() {
                     } else {
                         next.wait_event(&event).expect("a wait");
                     }
-                    let y = stage.take(&next);
+                    let y = stage.take(&next, WHOLE);
                     stage.write(&next, &y);
                     reused.fetch_or(y.address() == freed, Ordering::Relaxed);
                     stage.give_back(&next, y);

@@ -1,0 +1,76 @@
+//! What the threads of one program share: a machine, an allocator, and what was found wrong.
+
+use std::sync::Mutex;
+
+use allocator::{Allocator, Block, Config};
+use cuda_sim::Machine;
+use kernels::launch::Kernels;
+use streams::{Context, DeviceSpan, Stream, StreamOptions};
+
+use crate::live_ranges::LiveRanges;
+use crate::simulated_rig::context;
+
+/// What threads share.
+pub struct Stage<'machine> {
+    pub machine: &'machine Machine,
+    pub context: Context,
+    pub allocator: Allocator,
+    kernels: Kernels,
+    ranges: Mutex<LiveRanges>,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl<'machine> Stage<'machine> {
+    pub fn new(machine: &'machine Machine, config: Config) -> Self {
+        kernels::simulated::register(machine);
+        let context = context(machine);
+        let allocator = Allocator::new(&context, config).expect("an allocator");
+        let kernels = Kernels::load(&context).expect("the kernels load");
+        let (ranges, wrong) = (Mutex::default(), Mutex::default());
+        Self { machine, context, allocator, kernels, ranges, wrong }
+    }
+
+    pub fn stream(&self) -> Stream {
+        self.context.create_stream(StreamOptions::default()).expect("a stream")
+    }
+
+    pub fn handle(&self, stream: &Stream) -> usize {
+        self.machine.stream_with_id(stream.id()).expect("a living stream")
+    }
+
+    pub fn write(&self, stream: &Stream, block: &Block) {
+        let _written = self.kernels.stamp(stream, &mut range(block), 1 << 20, 1).expect("a stamp");
+    }
+
+    /// Takes a block, and asks whether it was ready (S3).
+    pub fn take(&self, stream: &Stream, bytes: u64) -> Block {
+        let block = self.allocator.allocate(stream, bytes).expect("memory");
+        self.ranges.lock().expect("no overlap").add(range(&block));
+        let (address, bytes, handle) = (block.address(), block.size(), self.handle(stream));
+        self.machine.born(address, bytes, handle);
+        if let Err(hazard) = self.machine.probe(address, bytes, handle) {
+            self.wrong.lock().expect("no panic").push(hazard.to_string());
+        }
+        block
+    }
+
+    /// Gives back a block that was taken for `stream`.
+    pub fn give_back(&self, stream: &Stream, block: Block) {
+        self.ranges.lock().expect("no overlap").remove(range(&block));
+        self.machine.dead(block.address(), block.size(), self.handle(stream));
+        block.free().expect("a free");
+    }
+
+    /// Everything ends, and nothing was wrong.
+    pub fn end(self) {
+        self.context.synchronize().expect("all ends");
+        let wrong = self.wrong.into_inner().expect("no panic");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        let hazards = self.machine.take_hazards();
+        assert!(hazards.is_empty(), "{hazards:#?}");
+    }
+}
+
+fn range(block: &Block) -> DeviceSpan {
+    DeviceSpan { address: block.address(), bytes: block.size() }
+}

@@ -108,7 +108,9 @@ pub fn cases() -> Vec<Case> {
         Case::new("streams and events", "streams and events", probes::streams::all),
         Case::new("contexts", "contexts", probes::contexts::all),
         Case::new("calls under capture", "capture", probes::capture_calls::all),
-        Case::new("capture and graphs", "capture", probes::capture::all),
+        Case::new("begin and end of a capture", "capture", probes::capture::all),
+        Case::new("a capturing stream destroyed", "capture", probes::capture::destroyed),
+        Case::new("graphs", "capture", probes::capture::graphs),
         Case::new("kernels", "kernels", probes::kernels::all),
         Case::new("teardown", "teardown", probes::ends::teardown).within_seconds(20),
     ];

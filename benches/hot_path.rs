@@ -1,21 +1,32 @@
 //! Question: what does allocate + free cost when the block is already cached?
 //! Method: on the simulated driver, whose calls are not part of the path, so only our bookkeeping
-//! counts; through the public API, with statistics on. Beside it, in the same run, mimalloc's
-//! small pair: 64 bytes of host memory, the cheapest pair a general allocator has.
+//! counts; through the public API, with statistics on, on one thread. Beside it, in the same
+//! group, mimalloc's small pair: 64 bytes of host memory, the cheapest pair a general allocator
+//! has. `raw` is [`Allocator::allocate_raw`] and [`Allocator::free_raw`], numbers in and numbers
+//! out, as mimalloc's are; `Block` is the owning handle, which counts a reference on the allocator
+//! each way.
 //! Not measured: the driver, the GPU, contention between threads.
-//! Unfairness: mimalloc keeps no statistics here and serves one size from a thread's own page.
+//! Unfairness: mimalloc keeps no statistics here and serves one size from a thread's own page,
+//! without a lock.
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing to measure")]
 #![expect(missing_docs, reason = "criterion's macros define public functions")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 
-use allocator::{Allocator, Block, Config};
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use allocator::{Allocator, Block, Bytes, Config, RawBlock};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
 use mimalloc::MiMalloc;
 use streams::{Driver, Stream, StreamOptions};
 
 static PEER: MiMalloc = MiMalloc;
+
+/// How many blocks the mix keeps, of how many sizes.
+const LIVE: usize = 1_000;
+const SIZES: usize = 64;
+/// Steps of the mix before it is measured: every block has been replaced many times by then.
+const WARM_STEPS: usize = 200_000;
 
 struct Rig {
     machine: cuda_sim::Machine,
@@ -40,12 +51,20 @@ impl Rig {
     fn allocate(&self, bytes: u64) -> Block {
         self.allocator.allocate(&self.stream, bytes).unwrap()
     }
+
+    fn allocate_raw(&self, bytes: u64) -> RawBlock {
+        self.allocator.allocate_raw(&self.stream, bytes).unwrap()
+    }
+
+    fn free_raw(&self, block: RawBlock) {
+        self.allocator.free_raw(block).unwrap();
+    }
 }
 
-fn cached_pair(c: &mut Criterion) {
-    let mut group = c.benchmark_group("hot_path/cached_pair");
-    group.bench_function("mimalloc 64 B", |b| {
-        let layout = Layout::new::<[u8; 64]>();
+/// The peer's pair, as the first of a group.
+fn mimalloc_pair(group: &mut BenchmarkGroup<'_, WallTime>) {
+    let layout = Layout::new::<[u8; 64]>();
+    group.bench_function("mimalloc, 64 bytes", |b| {
         b.iter(|| {
             // SAFETY: the layout has a size above zero.
             let pointer = unsafe { PEER.alloc(black_box(layout)) };
@@ -53,39 +72,82 @@ fn cached_pair(c: &mut Criterion) {
             unsafe { PEER.dealloc(black_box(pointer), layout) };
         });
     });
+}
+
+fn cached_pair(c: &mut Criterion) {
+    let mut group = c.benchmark_group("cached_pair");
+    mimalloc_pair(&mut group);
     for bytes in [512_u64, 2 << 20, 256 << 20] {
         let rig = Rig::new();
-        drop(rig.allocate(bytes));
+        rig.free_raw(rig.allocate_raw(bytes));
         let calls_before = rig.machine.call_count();
-        group.bench_function(BenchmarkId::from_parameter(bytes), |b| {
-            b.iter(|| black_box(rig.allocate(black_box(bytes))));
+        group.bench_function(BenchmarkId::new("raw", Bytes(bytes)), |b| {
+            b.iter(|| rig.free_raw(black_box(rig.allocate_raw(black_box(bytes)))));
         });
         assert_eq!(calls_before, rig.machine.call_count(), "a cached pair reached the driver");
+    }
+    let rig = Rig::new();
+    drop(rig.allocate(512));
+    let calls_before = rig.machine.call_count();
+    group.bench_function(BenchmarkId::new("Block", Bytes(512)), |b| {
+        b.iter(|| drop(black_box(rig.allocate(black_box(512)))));
+    });
+    assert_eq!(calls_before, rig.machine.call_count(), "a cached pair reached the driver");
+    group.finish();
+}
+
+/// 64 sizes over 1,000 live blocks; a step frees one, in scrambled order, and allocates the next
+/// size in its place.
+fn mixed_sizes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("mixed_sizes");
+    mimalloc_pair(&mut group);
+    for at_random in [false, true] {
+        let rig = Rig::new();
+        let mut mix = Mix::new(&rig, at_random);
+        (0..WARM_STEPS).for_each(|_| mix.step());
+        let calls_before = rig.machine.call_count();
+        let name = if at_random { "raw, sizes at random" } else { "raw, sizes in turn" };
+        group.bench_function(name, |b| b.iter(|| mix.step()));
+        assert_eq!(calls_before, rig.machine.call_count(), "a warm mix reached the driver");
     }
     group.finish();
 }
 
-/// 64 sizes over 1,000 live blocks; each step frees one, in scrambled order, and allocates the
-/// next size in its place.
-fn mixed_sizes(c: &mut Criterion) {
-    const LIVE: usize = 1_000;
-    let sizes: Vec<u64> = (0..64_u64).map(|step| 512 + step * step * 1_531).collect();
-    let rig = Rig::new();
-    let mut live: Vec<Option<Block>> =
-        (0..LIVE).map(|index| Some(rig.allocate(sizes[index % 64]))).collect();
-    let mut group = c.benchmark_group("hot_path/mixed_sizes");
-    let (mut place, mut size) = (0, 0);
-    let mut step = || {
-        place = (place + 619) % LIVE;
-        size = (size + 37) % 64;
-        live[place] = None;
-        live[place] = Some(rig.allocate(sizes[size]));
-    };
-    (0..200_000).for_each(|_| step());
-    let calls_before = rig.machine.call_count();
-    group.bench_function("64 sizes, 1000 live", |b| b.iter(&mut step));
-    assert_eq!(calls_before, rig.machine.call_count(), "a warm mix reached the driver");
-    group.finish();
+/// The blocks of the mix, and which comes next.
+struct Mix<'rig> {
+    rig: &'rig Rig,
+    sizes: [u64; SIZES],
+    live: Vec<RawBlock>,
+    place: usize,
+    size: usize,
+    random: Option<u64>,
+}
+
+impl<'rig> Mix<'rig> {
+    /// With sizes `at_random`, the frees of a size do not keep pace with its requests.
+    fn new(rig: &'rig Rig, at_random: bool) -> Self {
+        // From 512 bytes to 6 MiB, in growing steps.
+        let size_of = |step: usize| 512 + 1_531 * u64::try_from(step * step).unwrap();
+        let sizes = std::array::from_fn(size_of);
+        let live = (0..LIVE).map(|index| rig.allocate_raw(sizes[index % SIZES])).collect();
+        Self { rig, sizes, live, place: 0, size: 0, random: at_random.then_some(1) }
+    }
+
+    fn step(&mut self) {
+        self.place = (self.place + 619) % LIVE;
+        self.size = match &mut self.random {
+            None => (self.size + 37) % SIZES,
+            Some(state) => {
+                // One step of xorshift.
+                *state ^= *state << 13;
+                *state ^= *state >> 7;
+                *state ^= *state << 17;
+                usize::try_from(*state >> 58).unwrap()
+            }
+        };
+        self.rig.free_raw(self.live[self.place]);
+        self.live[self.place] = self.rig.allocate_raw(self.sizes[self.size]);
+    }
 }
 
 criterion_group!(benches, cached_pair, mixed_sizes);

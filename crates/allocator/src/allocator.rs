@@ -16,7 +16,7 @@ use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardSetup, ShardState};
 use crate::source::{PlainSource, Source, VmmSource};
 use crate::stats::{SharedCounters, Stats};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64};
 use crate::table::{ShardTable, place};
 
 /// A caching allocator of one context's device memory.
@@ -207,7 +207,7 @@ impl Allocator {
 }
 
 fn next_identity() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static NEXT: StaticU64 = StaticU64::new(1);
     // Kept below 2^31, so that it fits beside a slot in a raw token.
     NEXT.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 33)
 }

@@ -18,6 +18,7 @@ use crate::source::{PlainSource, Source, VmmSource};
 use crate::stats::{SharedCounters, Stats};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64};
 use crate::table::{ShardTable, place};
+use crate::wait::Need;
 
 /// A caching allocator of one context's device memory.
 ///
@@ -178,8 +179,9 @@ impl Allocator {
     /// # Errors
     /// The driver's failure to take a piece; that piece is leaked and never used again.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
+        self.inner.check_context()?;
         self.inner.synchronize_pending();
-        Ok(self.inner.trim(u64::MAX)?)
+        self.inner.trim(u64::MAX).map_err(AllocError::Source)
     }
 
     /// Gives back cached memory whose uses are already complete, up to `bytes`, without waiting
@@ -188,10 +190,11 @@ impl Allocator {
     /// # Errors
     /// The driver's failure to take a piece; that piece is leaked and never used again.
     pub fn trim(&self, bytes: u64) -> Result<u64, AllocError> {
+        self.inner.check_context()?;
         if self.inner.config.policy.polls() {
             self.inner.poll_all();
         }
-        Ok(self.inner.trim(bytes)?)
+        self.inner.trim(bytes).map_err(AllocError::Source)
     }
 
     /// The figures now. Visits every shard; not for the hot path.
@@ -269,7 +272,7 @@ impl Inner {
     ) -> Result<(StreamSlot, Taken), AllocError> {
         let request = Request::new(order, bytes, is_raw, captures);
         let served = self.serve_beyond_ready(self.shard_of(order), &request)?;
-        self.counters.touch(u64::MAX - 1);
+        self.counters.touch_all();
         self.counters.note_allocated(self.allocated_bytes());
         Ok(served)
     }
@@ -283,6 +286,11 @@ impl Inner {
         } else {
             AllocError::ForeignStream { stream_id: order.id() }
         }
+    }
+
+    /// The first error of a context that has failed (L4).
+    fn check_context(&self) -> Result<(), AllocError> {
+        self.context.first_error().map_or(Ok(()), |first| Err(streams::Error::from(first).into()))
     }
 
     /// Bytes handed out, over all shards.
@@ -314,7 +322,7 @@ impl Inner {
             return Ok(served);
         }
         if self.waiting_is_preferred(request.size)
-            && let Some(served) = self.serve_by_wait(request)
+            && let Some(served) = self.serve_by_wait(request, Need::Preferred)
         {
             return Ok(served);
         }
@@ -494,7 +502,7 @@ impl Drop for Inner {
             self.count_drop_error();
         }
         for (_, shard) in self.shards.iter() {
-            shard.with(ShardState::leak_segments);
+            let _idle = shard.with(ShardState::give_up_segments);
         }
     }
 }

@@ -3,6 +3,10 @@
 use crate::bytes::Bytes;
 
 /// What may decide between waiting, asking the device and growing (R4, R9).
+///
+/// Under every policy a request is first served from the pool of its kind: small requests (up to
+/// 1 MiB) grow their own pool rather than cut into a free large block, and the other pool is
+/// searched only when growth has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Policy {
@@ -12,6 +16,10 @@ pub enum Policy {
     Default,
     /// Never asks the device: decides from the calls made on it alone. Waits on the device when
     /// the pending bound or the limit is reached.
+    ///
+    /// Two runs choose the same places as long as the program itself does not ask the device
+    /// (`query` on events, streams or tokens) and creates its streams before it allocates: what
+    /// such answers teach is not kept apart yet.
     Deterministic,
     /// Asks the device and grows, as PyTorch does: never waits on the device, and never hands a
     /// block to another stream.

@@ -29,17 +29,10 @@ pub enum AllocError {
     /// Stop: the driver failed for a reason other than memory.
     #[error(transparent)]
     Driver(#[from] streams::Error),
-}
-
-impl From<SourceError> for AllocError {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::Driver(error) => Self::Driver(error),
-            SourceError::OutOfMemory { bytes } => {
-                Self::TooLarge { wanted_bytes: bytes, limit_bytes: 0 }
-            }
-        }
-    }
+    /// Go on: the source failed to open, or to take a piece of memory back, which is then out of
+    /// use for good.
+    #[error("the source of memory failed: {0}")]
+    Source(#[from] SourceError),
 }
 
 /// Who holds what at the moment a request found no room.

@@ -14,6 +14,9 @@ use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::{PoolKind, Region, SourceError};
 use crate::sync::{Arc, Ordering};
 
+/// How often a request opens a segment that another thread then takes.
+const OPEN_TRIES_MAX: usize = 16;
+
 /// A reserved stretch of one segment, and what must be committed for it.
 #[derive(Debug)]
 struct Stretch {
@@ -61,19 +64,11 @@ impl Inner {
         step: Step,
         at_least: u64,
     ) -> Result<Taken, GrowthError> {
-        let stretch = match shard.with(|state| state.reserve_stretch(request, at_least)) {
-            Some(stretch) => stretch,
-            None => {
-                self.open_segment(shard, request)?;
-                let found = shard.with(|state| state.reserve_stretch(request, at_least));
-                // Another thread may have taken the new segment; the ladder tries again.
-                found.ok_or(GrowthError::NoRoom)?
-            }
-        };
+        let stretch = self.find_stretch(shard, request, at_least)?;
         let bytes = stretch.missing_bytes();
         self.recycle(bytes);
         if !self.counters.reserve(bytes, self.limit()) {
-            shard.with(|state| state.give_back_stretch(&stretch, Vec::new()));
+            let _closed = shard.with(|state| state.give_back_stretch(&stretch));
             return Err(GrowthError::NoRoom);
         }
         match self.commit(&stretch) {
@@ -85,10 +80,27 @@ impl Inner {
             Err((committed, error)) => {
                 drop(committed);
                 self.counters.unreserve(bytes);
-                shard.with(|state| state.give_back_stretch(&stretch, Vec::new()));
+                let _closed = shard.with(|state| state.give_back_stretch(&stretch));
                 Err(growth_error(error))
             }
         }
+    }
+
+    /// Reserves a stretch, in a segment opened for it if there is none.
+    fn find_stretch(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+        at_least: u64,
+    ) -> Result<Stretch, GrowthError> {
+        for _ in 0..OPEN_TRIES_MAX {
+            if let Some(stretch) = shard.with(|state| state.reserve_stretch(request, at_least)) {
+                return Ok(stretch);
+            }
+            self.open_segment(shard, request)?;
+            // Another thread may take the new segment before this one does.
+        }
+        Err(GrowthError::NoRoom)
     }
 
     /// Before memory passes its highest mark so far, cached pieces that nobody can be using any
@@ -287,8 +299,8 @@ impl ShardState {
     }
 
     /// Undoes a reservation: free blocks go back to the lists, unmapped ones join again.
-    fn give_back_stretch(&mut self, stretch: &Stretch, pieces: Vec<(u64, CommittedPiece)>) {
-        self.publish_pieces(stretch, pieces);
+    #[must_use = "a closed segment is dropped without the lock"]
+    fn give_back_stretch(&mut self, stretch: &Stretch) -> Option<Segment> {
         for block in &stretch.blocks {
             let unmapped = stretch.missing.iter().any(|(missing, _, _)| missing == block);
             if unmapped {
@@ -297,11 +309,14 @@ impl ShardState {
                 self.settle(*block);
             }
         }
-        if !stretch.region.is_recommittable()
-            && let Some(first) = stretch.blocks.first()
-        {
-            self.drop_segment_if_empty(*first);
-        }
+        self.close_if_empty(*stretch.blocks.first()?)
+    }
+
+    /// Makes a reserved block unmapped; gives the segment to drop, if that was the last of it.
+    #[must_use = "a closed segment is dropped without the lock"]
+    pub(crate) fn unmap_and_close(&mut self, block: BlockIndex) -> Option<Segment> {
+        self.unmap_block(block);
+        self.close_if_empty(block)
     }
 
     /// Makes a reserved block unmapped and joins it with unmapped neighbours.
@@ -333,17 +348,18 @@ impl ShardState {
         }
     }
 
-    /// Forgets a segment that has no memory left.
-    pub(crate) fn drop_segment_if_empty(&mut self, block: BlockIndex) {
+    /// Takes out a segment that has no memory left and cannot get any. A block that was joined
+    /// with its neighbours is vacant, and its segment not empty.
+    fn close_if_empty(&mut self, block: BlockIndex) -> Option<Segment> {
         let record = self.arena.at(block);
         let whole = record.previous.get().is_none() && record.next.get().is_none();
         if !whole || record.state != State::Unmapped {
-            return;
+            return None;
         }
         let index = usize::try_from(record.segment).unwrap_or(usize::MAX);
+        let place = self.segments.get_mut(index)?;
+        let closed = place.take_if(|segment| !segment.region.is_recommittable())?;
         self.arena.remove(block);
-        if let Some(place) = self.segments.get_mut(index) {
-            *place = None;
-        }
+        Some(closed)
     }
 }

@@ -13,6 +13,7 @@ use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardState};
 use crate::source::PoolKind;
 use crate::sync::Ordering;
+use crate::wait::Need;
 
 /// How many single blocks the host waits for before it waits for everything.
 const HOST_WAITS_MAX: usize = 4;
@@ -32,8 +33,8 @@ impl Inner {
         if let Some(served) = self.search_everything(shard, request) {
             return Ok(served);
         }
-        // Rung 2: a wait on the device, whatever the bound says.
-        if let Some(served) = self.serve_by_wait(request) {
+        // Rung 2: a wait on the device, whatever the bound and the priorities say.
+        if let Some(served) = self.serve_by_wait(request, Need::LastResort) {
             return Ok(served);
         }
         // Rung 3: cached memory goes back to make room for growth.

@@ -132,9 +132,11 @@ impl Inner {
             return Ok(());
         }
         match order.fence_now() {
-            // The block waits until that thread, or the end of the capture, makes a fence (O9).
+            // The block waits until that thread, or the end of the capture, makes a fence (O9). On
+            // a context that has failed it waits for ever, and the free has succeeded (L4).
             Err(
-                streams::Error::WrongThread { .. }
+                streams::Error::ContextFailed { .. }
+                | streams::Error::WrongThread { .. }
                 | streams::Error::Capturing { .. }
                 | streams::Error::StreamGone { .. },
             ) => Ok(()),

@@ -1,7 +1,7 @@
 //! What is counted, and the figures made of it.
 //!
-//! Bytes in use are counted in shared atomics, so that peaks are exact over all streams; how
-//! requests were served is counted by each shard under its lock and added up when asked.
+//! Each shard counts under its lock, and its counts are added up when asked; the peaks over all
+//! shards are kept as [`SharedCounters`] says.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -151,6 +151,11 @@ impl SharedCounters {
     /// The shard with this number is about to add the others up.
     pub(crate) fn set_last(&self, shard: u64) {
         self.last_shard.store(shard, Ordering::Relaxed);
+    }
+
+    /// Any shard may have changed.
+    pub(crate) fn touch_all(&self) {
+        self.set_last(NO_SHARD);
     }
 
     /// A shard other than the last one may have changed.

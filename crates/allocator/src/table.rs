@@ -3,6 +3,7 @@
 //! Shards are made when a slot is first seen and stay where they are. The first chunk lies in the
 //! table itself, so that a reader needs one acquire load there; a later chunk needs one more.
 
+use crossbeam_utils::CachePadded;
 use streams::StreamOrder;
 use streams::order::StreamSlot;
 
@@ -15,7 +16,8 @@ const CHUNK: usize = 64;
 const CHUNK_COUNT: usize = 1024;
 
 type Chunk = Box<[Cell]>;
-type Cell = OnceLock<Box<Shard>>;
+/// A shard has its cache lines to itself: another thread's stream is another shard.
+type Cell = OnceLock<Box<CachePadded<Shard>>>;
 
 /// All shards of an allocator, by stream slot.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl ShardTable {
             Some(near) => near,
             None => self.far(index)?,
         };
-        cell.get().map(Box::as_ref)
+        cell.get().map(|shard| &***shard)
     }
 
     #[cold]
@@ -71,7 +73,8 @@ impl ShardTable {
             let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| Cell::new()).collect());
             chunk.get(index % CHUNK).expect("a remainder is below the chunk's length")
         });
-        let shard = cell.get_or_init(|| Box::new(Shard::new(order.clone(), setup)));
+        let shard =
+            cell.get_or_init(|| Box::new(CachePadded::new(Shard::new(order.clone(), setup))));
         let end = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
         self.end.fetch_max(end, Ordering::AcqRel);
         shard
@@ -83,7 +86,7 @@ impl ShardTable {
         let chunks = self.chunks.iter().skip(1).take_while(|chunk| chunk.get().is_some());
         let far = chunks.flat_map(|chunk| chunk.get().into_iter().flatten());
         let cells = self.near.iter().chain(far).enumerate().take(end);
-        cells.filter_map(|(index, cell)| Some((index, &**cell.get()?)))
+        cells.filter_map(|(index, cell)| Some((index, &***cell.get()?)))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::allocator::Inner;
 use crate::block::{BlockIndex, State};
 use crate::carve::requirements;
 use crate::config::Sabotage;
-use crate::shard::{CommittedPiece, Shard, ShardState};
+use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::SourceError;
 use crate::sync::Ordering;
 
@@ -40,7 +40,8 @@ impl Inner {
             let bytes = leaving.piece.bytes;
             match leaving.piece.memory.release() {
                 Ok(()) => {
-                    shard.with(|state| state.unmap_block(leaving.block));
+                    // Dropped here, without the lock: closing addresses may be a driver call (L1).
+                    let _closed = shard.with(|state| state.unmap_and_close(leaving.block));
                     self.counters.device_free.fetch_add(1, Ordering::Relaxed);
                     self.counters.unreserve(bytes);
                     released += bytes;
@@ -50,7 +51,6 @@ impl Inner {
                 Err(error) => failure = Some(error),
             }
         }
-        shard.with(ShardState::drop_empty_segments);
         failure.map_or(Ok(released), Err)
     }
 }
@@ -160,25 +160,12 @@ impl ShardState {
         requirements(record).all(|point| self.order.is_complete(point))
     }
 
-    /// Gives up every segment that still holds memory, without a call.
-    pub(crate) fn leak_segments(&mut self) {
-        for segment in self.segments.drain(..).flatten() {
-            if !segment.pieces.is_empty() {
-                let _leaked = std::mem::ManuallyDrop::new(segment);
-            }
-        }
-    }
-
-    fn drop_empty_segments(&mut self) {
-        let firsts: Vec<BlockIndex> = self
-            .segments
-            .iter()
-            .flatten()
-            .filter(|segment| !segment.region.is_recommittable())
-            .map(|segment| segment.first)
-            .collect();
-        for first in firsts {
-            self.drop_segment_if_empty(first);
-        }
+    /// Takes out every segment. Those that hold memory are given up without a call; the others are
+    /// for the caller to drop, without the lock.
+    pub(crate) fn give_up_segments(&mut self) -> Vec<Segment> {
+        let all = self.segments.drain(..).flatten();
+        let (idle, held): (Vec<_>, Vec<_>) = all.partition(|segment| segment.pieces.is_empty());
+        let _leaked = std::mem::ManuallyDrop::new(held);
+        idle
     }
 }

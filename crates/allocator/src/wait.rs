@@ -18,6 +18,15 @@ use crate::shard::ShardState;
 /// How many blocks are tried before waiting is given up for one request.
 const TRIES_MAX: usize = 8;
 
+/// Why a stream is made to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Waiting is judged better than growing.
+    Preferred,
+    /// Without it the request fails.
+    LastResort,
+}
+
 /// A free block that could serve a request after waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
@@ -31,14 +40,20 @@ pub(crate) struct Candidate {
 
 impl Inner {
     /// Serves a request by waits on the device, if a block can be had that way.
-    pub(crate) fn serve_by_wait(&self, request: &Request<'_>) -> Option<(StreamSlot, Taken)> {
+    ///
+    /// A stream of lower priority is waited for only as a last resort (R5).
+    pub(crate) fn serve_by_wait(
+        &self,
+        request: &Request<'_>,
+        need: Need,
+    ) -> Option<(StreamSlot, Taken)> {
         if request.complete_only || !self.config.policy.waits() || !request.order.may_wait() {
             return None;
         }
         let mut refused = Vec::new();
         for _ in 0..TRIES_MAX {
             let candidate = self.best_candidate(request, &refused)?;
-            if let Some(taken) = self.wait_and_take(request, &candidate) {
+            if let Some(taken) = self.wait_and_take(request, &candidate, need) {
                 return Some((candidate.owner, taken));
             }
             refused.push((candidate.owner, candidate.index));
@@ -76,12 +91,19 @@ impl Inner {
 
     /// Waits for a candidate's requirements, then takes it. `None`: it was gone, or it has a
     /// requirement that cannot be waited for on the device; then it is where it was.
-    fn wait_and_take(&self, request: &Request<'_>, candidate: &Candidate) -> Option<Taken> {
+    fn wait_and_take(
+        &self,
+        request: &Request<'_>,
+        candidate: &Candidate,
+        need: Need,
+    ) -> Option<Taken> {
         let shard = self.shards.get(candidate.owner)?;
         let mut fences = Vec::new();
         for point in &candidate.unmet {
             let order = self.order_of(point.stream)?;
-            if !order.may_be_waited_on() {
+            // The driver counts downwards: a lower priority is a greater number.
+            let is_lower = request.order.priority() < order.priority();
+            if !order.may_be_waited_on() || (is_lower && need == Need::Preferred) {
                 return None;
             }
             fences.push(exact_fence(&order, *point)?);
@@ -151,12 +173,14 @@ impl ShardState {
         })
     }
 
-    /// Takes a candidate out of the lists, if it is still what it was: a neighbour may have
-    /// joined it meanwhile and brought requirements of its own.
+    /// Takes a candidate out of the lists, if it is still what it was: meanwhile a neighbour may
+    /// have joined it and brought requirements of its own, or a piece of it gone back to the
+    /// device.
     fn reserve(&mut self, candidate: &Candidate, request: &Request<'_>) -> bool {
         let Some(record) = self.arena.get(candidate.index) else { return false };
         let same = record.generation == candidate.generation
             && record.state.is_free()
+            && request.size <= record.size
             && requirements(record)
                 .all(|point| candidate.unmet.contains(&point) || request.order.knows(point));
         if same {

@@ -78,6 +78,7 @@ scenarios! {
         no_stream_waits_for_a_gate_of_the_host
         no_stream_waits_for_a_host_function
         nobody_waits_where_it_was_forbidden
+        a_high_priority_waits_for_a_lower_one_only_at_the_limit
         what_was_waited_for_is_known_from_then_on
     }
     split_merge {

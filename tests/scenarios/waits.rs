@@ -172,3 +172,32 @@ pub fn what_was_waited_for_is_known_from_then_on(rig: &dyn Rig) {
     assert!(calls.is_none_or(|calls| calls == 1), "{calls:?} waits for one stream");
     assert_eq!(served(&allocator).device_wait, 1);
 }
+
+/// A stream of high priority is not held up by one of lower priority, unless the alternative is
+/// failure (R5).
+pub fn a_high_priority_waits_for_a_lower_one_only_at_the_limit(rig: &dyn Rig) {
+    let desk = rig.desk();
+    let (_, greatest) = desk.context().priority_range().expect("a range");
+    let options = StreamOptions { priority: greatest, ..StreamOptions::default() };
+    for at_the_limit in [false, true] {
+        let config = if at_the_limit { waits_at_once().with_limit(WHOLE) } else { waits_at_once() };
+        let allocator = desk.allocator(config);
+        let home = desk.context().create_stream(options).expect("a stream");
+        let user = desk.stream();
+        let x = take(rig, &allocator, &home, WHOLE);
+        x.fill(&home, 1);
+        user.wait_stream(&home).expect("a wait");
+        desk.busy(&user);
+        x.check(&user, 1);
+        x.block().record_stream(&user);
+        let freed = x.free();
+        let y = take(rig, &allocator, &home, WHOLE);
+        if at_the_limit {
+            assert_eq!(y.address(), freed, "there is nothing else to give");
+        } else {
+            assert_eq!(served(&allocator).device_wait, 0);
+        }
+        y.fill(&home, 2);
+        y.check(&home, 2);
+    }
+}

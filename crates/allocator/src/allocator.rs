@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     limit: AtomicU64,
     pending_max: u64,
     /// Every stream this allocator has met, so that a point leads back to its stream.
-    orders: Mutex<BTreeMap<StreamSlot, StreamOrder>>,
+    pub(crate) orders: Mutex<BTreeMap<StreamSlot, StreamOrder>>,
 }
 
 impl Allocator {
@@ -248,8 +248,8 @@ impl Inner {
         let shard = self.shard_of(order);
         let size = round_up(bytes);
         let taken = shard.with(|state| {
-            if state.stream_id != order.id() {
-                self.adopt(state, order);
+            if state.stream_id != order.id() && !self.adopt(state, order) {
+                return None;
             }
             state.take_ready(size, (bytes, is_raw))
         })?;
@@ -270,8 +270,12 @@ impl Inner {
         is_raw: bool,
         captures: bool,
     ) -> Result<(StreamSlot, Taken), AllocError> {
+        let shard = self.shard_of(order);
+        if !shard.with(|state| state.stream_id == order.id() || self.adopt(state, order)) {
+            return Err(streams::Error::StreamGone { stream: order.id() }.into());
+        }
         let request = Request::new(order, bytes, is_raw, captures);
-        let served = self.serve_beyond_ready(self.shard_of(order), &request)?;
+        let served = self.serve_beyond_ready(shard, &request)?;
         self.counters.touch_all();
         self.counters.note_allocated(self.allocated_bytes());
         Ok(served)
@@ -429,30 +433,9 @@ impl Inner {
         self.shards.get_or_make(order, &self.setup)
     }
 
-    /// A new stream has come into a recycled slot: the shard's cache is its own from now on.
-    #[cold]
-    fn adopt(&self, state: &mut ShardState, order: &StreamOrder) {
-        state.order = order.clone();
-        state.stream_id = order.id();
-        self.meet(order);
-    }
-
-    /// Remembers a stream, so that its points lead back to it.
-    pub(crate) fn meet(&self, order: &StreamOrder) {
-        let mut orders = self.orders.lock();
-        if orders.get(&order.slot()).is_none_or(|known| known.id() != order.id()) {
-            orders.insert(order.slot(), order.clone());
-        }
-    }
-
     /// A number that no other allocator of this process has.
     pub(crate) fn identity(&self) -> u64 {
         self.identity
-    }
-
-    /// The stream in a slot, if this allocator has met it.
-    pub(crate) fn order_of(&self, slot: StreamSlot) -> Option<StreamOrder> {
-        self.orders.lock().get(&slot).cloned()
     }
 
     /// Whether this check has been taken out, to show that a test can fail.

@@ -182,10 +182,16 @@ impl Block {
         shard.with(|state| {
             let record = state.arena.at_mut(key.name.index());
             if record.home == order.slot() {
+                // The home may be a stream that has ended, and this the next one in its slot: its
+                // position is then the one that the free has to ask for.
+                if record.home == state.slot && state.stream_id != order.id() {
+                    self.inner.adopt(state, order);
+                }
                 return;
             }
             let uses = record.uses_mut();
-            let known = uses.iter().position(|used| used.order.slot() == order.slot());
+            // By id: two streams, one after the other, may have had one slot.
+            let known = uses.iter().position(|used| used.order.id() == order.id());
             let place = known.unwrap_or_else(|| {
                 uses.push(UseRecord::new(order.clone()));
                 uses.len() - 1

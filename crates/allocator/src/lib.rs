@@ -61,6 +61,7 @@ mod wait;
 mod source;
 
 mod lock;
+mod met;
 mod sync;
 
 pub use allocator::Allocator;

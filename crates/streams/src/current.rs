@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use crate::context::Context;
 use crate::stream::Stream;
+use crate::stream_order::StreamOrder;
 
 thread_local! {
     static ENTERED: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
@@ -31,7 +32,7 @@ thread_local! {
 #[derive(Debug)]
 #[must_use = "the stream is current for as long as the guard lives"]
 pub struct CurrentStream {
-    slot: crate::order::StreamSlot,
+    order: StreamOrder,
     thread: PhantomData<*const ()>,
 }
 
@@ -39,7 +40,7 @@ impl CurrentStream {
     /// Makes `stream` current on this thread.
     pub fn enter(stream: &Stream) -> Self {
         ENTERED.with_borrow_mut(|entered| entered.push(stream.clone()));
-        Self { slot: stream.order().slot(), thread: PhantomData }
+        Self { order: stream.order().clone(), thread: PhantomData }
     }
 
     /// The thread's current stream in `context`, if one was entered.
@@ -57,7 +58,7 @@ impl Drop for CurrentStream {
         // While a thread ends, its list may be gone before its guards.
         let left = ENTERED.try_with(|entered| {
             let mut entered = entered.try_borrow_mut().ok()?;
-            let at = entered.iter().rposition(|stream| stream.order().slot() == self.slot)?;
+            let at = entered.iter().rposition(|stream| stream.order().is_same(&self.order))?;
             Some(entered.remove(at))
         });
         drop(left);

@@ -144,7 +144,7 @@ impl Event {
         let record = self.inner.version.begin();
         let claim = match adding.capture() {
             Some(capture) => LastRecord::Captured(Arc::clone(capture)),
-            None => LastRecord::Stamped(Arc::new(core.stamp())),
+            None => LastRecord::Stamped(Arc::new(core.stamp(&entered))),
         };
         let recorded = self.inner.raw.record(entered.raw());
         self.inner.version.end(&record, |credited| {

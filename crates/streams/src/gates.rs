@@ -81,7 +81,8 @@ impl Gates {
             return Err(core.capturing());
         }
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
-        core.gate_next();
+        let entered = core.enter()?;
+        core.gate_next(&entered);
         let word = Word { gates: self, address: start + index * WORD_BYTES };
         let launched = self.kernel.launch(stream, 1, 1, 0, (&word,))?;
         core.slot().gate(launched.point().mark);

@@ -63,6 +63,7 @@ pub mod memory;
 pub mod order;
 mod stream;
 mod stream_core;
+mod stream_knowledge;
 mod stream_order;
 mod stream_pool;
 mod submission;

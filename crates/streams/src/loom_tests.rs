@@ -6,7 +6,7 @@ use loom::model::Builder;
 use loom::thread;
 
 use crate::capture::{CaptureState, Membership};
-use crate::order::{EventVersion, Slot, StreamSlot};
+use crate::order::{EventVersion, LastMark, Slot, StreamSlot};
 use crate::sync::{Arc, Mutex, lock, yield_now};
 
 const ME: StreamSlot = StreamSlot::new(0);
@@ -125,6 +125,32 @@ fn o6_no_position_is_past_the_last_one_of_a_retired_stream() {
         let last = stream.slot.retire();
         assert!(thread.join().unwrap() <= last);
         assert_eq!(stream.slot.position(), last);
+    });
+}
+
+#[test]
+fn o12_a_stream_that_is_gone_answers_from_its_last_mark_and_not_for_the_next() {
+    explore(|| {
+        let stream = SharedStream::new(true);
+        let last = Arc::new(LastMark::new());
+        let (asked, answer) = (Arc::clone(&stream), Arc::clone(&last));
+        let asker = thread::spawn(move || {
+            let mark = answer.unless_ended(|| asked.slot.position(), |mark| mark);
+            let gated = || asked.slot.is_gated();
+            let ended = |mark| gated() && !asked.slot.is_complete(mark);
+            (mark, answer.unless_ended(gated, ended))
+        });
+        let mark = stream.slot.retire();
+        last.publish(mark);
+        stream.slot.learn_complete(mark);
+        stream.slot.open(2, false);
+        let next = stream.submit(1);
+        stream.slot.gate(next);
+        let (position, gated) = asker.join().unwrap();
+        assert!(position <= mark, "a position of the next stream");
+        assert!(!gated, "the gate of the next stream");
+        assert_eq!(last.unless_ended(|| stream.slot.position(), |mark| mark), mark);
+        assert!(mark < next);
     });
 }
 

@@ -99,7 +99,8 @@ impl Stream {
 
     /// Ends the stream for us: every clone refuses new calls, and the last fence is recorded.
     /// Waits for calls that other threads have under way, not for the device. A borrowed stream
-    /// may be destroyed by its owner after this.
+    /// may be destroyed by its owner after this. Its slot is given to another stream once what was
+    /// queued is complete, whoever still holds this one.
     pub fn retire(&self) {
         self.handle.retire();
     }
@@ -138,7 +139,7 @@ impl Stream {
     /// As for [`Stream::wait_event`].
     pub fn wait_stream(&self, other: &Self) -> Result<(), Error> {
         self.order.core().check_driver(other.order.core().registry())?;
-        if self.order.slot() == other.order.slot() {
+        if Arc::ptr_eq(self.order.core(), other.order.core()) {
             return Ok(());
         }
         if other.order.core().membership.is_captured() {
@@ -201,9 +202,10 @@ impl Stream {
             // A replay would run it again, and it runs once.
             return Err(core.capturing());
         }
+        let entered = core.enter()?;
         let function = HostFunction::new(Box::new(function));
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
-        core.gate_next();
+        core.gate_next(&entered);
         let launched = core
             .submit(Vec::new, |raw| raw.launch_host_function(&function))
             .inspect_err(|_| function.cancel())?;

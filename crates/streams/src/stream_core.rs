@@ -5,6 +5,10 @@
 //! stream goes through [`StreamCore::enter`], which keeps the handle alive for the call and is
 //! refused once the stream is retired, so the stream is never destroyed under a call.
 //!
+//! The place in the registry goes to another stream when this one is retired and complete. A call
+//! that has entered keeps it. Everything else asks by the functions of `stream_knowledge`, which
+//! answer for this stream only.
+//!
 //! A submission: settle the token that somebody still holds (its fence must be recorded before
 //! anything else is queued), count the call as begun, make it, count it as done or failed. On a
 //! capturing stream nothing is counted: the work runs when the graph is launched (C2).
@@ -18,7 +22,7 @@ use crate::driver::{DriverStream, HostFunction};
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::fence_list::FenceList;
-use crate::order::{Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
+use crate::order::{LastMark, Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
 use crate::submission::{Submission, Token};
 use crate::sync::{
     Arc, AtomicU32, Mutex, OnceLock, Ordering, ThreadId, Weak, current_thread, lock, yield_now,
@@ -62,6 +66,7 @@ pub(crate) struct StreamCore {
     registry: Arc<Registry>,
     me: StreamSlot,
     slot: Arc<Slot>,
+    last: LastMark,
     traits: StreamTraits,
     handle: OnceLock<Weak<StreamHandle>>,
     pub(crate) fences: FenceList,
@@ -104,6 +109,7 @@ impl StreamHandle {
             registry,
             me,
             slot,
+            last: LastMark::new(),
             traits,
             handle: OnceLock::new(),
             fences: FenceList::default(),
@@ -121,8 +127,8 @@ impl StreamHandle {
         &self.core
     }
 
-    /// Ends the stream for us: no new calls, the last fence recorded (O6). Calls that other
-    /// threads have under way are waited for.
+    /// Ends the stream for us: no new calls, the last fence recorded (O6), the place in the
+    /// registry given up (O12). Calls that other threads have under way are waited for.
     pub(crate) fn retire(&self) {
         let before = self.users.fetch_or(RETIRED, Ordering::SeqCst);
         if before & RETIRED != 0 {
@@ -131,16 +137,30 @@ impl StreamHandle {
         while self.users.load(Ordering::SeqCst) != RETIRED {
             self.core.let_others_run();
         }
-        let slot = self.core.slot();
-        let mark = slot.retire();
-        let here = self.core.check_thread().is_ok();
-        if slot.is_complete(mark) || self.core.fences.covering(mark).is_some() || !here {
+        // In this order: who finds the last mark finds the last fence, and nobody reads a slot
+        // that may have been opened again without finding the last mark.
+        let mark = self.core.slot().retire();
+        self.leave_fence(mark);
+        self.core.last.publish(mark);
+        self.core.registry.close(self.core.me);
+    }
+
+    /// Records the last fence, if one is needed and can be, and has it asked for by others.
+    fn leave_fence(&self, mark: u64) {
+        let core = &self.core;
+        if core.slot().is_complete(mark) {
             return;
         }
-        if !self.core.is_capturing_on(&self.raw) {
+        let needed = core.fences.covering(mark).is_none();
+        if needed && core.check_thread().is_ok() && !core.is_capturing_on(&self.raw) {
             // Without this fence the last points become complete by a synchronization of the
             // context only (O7).
-            let _ = self.core.record_fence_at(&self.raw, mark);
+            let _ = core.record_fence_at(&self.raw, mark);
+        }
+        if let Some(last) = core.fences.last()
+            && !last.is_known_complete()
+        {
+            core.context.adopt_orphan(last);
         }
     }
 }
@@ -174,13 +194,24 @@ impl StreamCore {
         &self.traits
     }
 
+    /// The slot itself, for calls that have entered: after the stream it is another one's.
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
         &self.slot
     }
 
+    /// The stream's last mark, once it is retired.
+    #[inline]
+    pub(crate) fn last(&self) -> &LastMark {
+        &self.last
+    }
+
+    /// Others may submit from now on. Nothing to be said of a stream that is retired.
     pub(crate) fn share(&self) {
-        self.slot().share();
+        if let Ok(entered) = self.hold() {
+            self.slot().share();
+            drop(entered);
+        }
     }
 
     #[inline]
@@ -188,16 +219,11 @@ impl StreamCore {
         Point { stream: self.me, mark }
     }
 
-    #[inline]
-    pub(crate) fn position(&self) -> Point {
-        self.point_at(self.slot().position())
-    }
-
     pub(crate) fn handle(&self) -> Option<Arc<StreamHandle>> {
         self.handle.get().and_then(Weak::upgrade)
     }
 
-    fn gone(&self) -> Error {
+    pub(crate) fn gone(&self) -> Error {
         Error::StreamGone { stream: self.traits.id }
     }
 
@@ -226,12 +252,7 @@ impl StreamCore {
     /// Begins a call that uses the driver's stream.
     pub(crate) fn enter(&self) -> Result<Entered, Error> {
         self.check_thread()?;
-        let handle = self.handle().ok_or_else(|| self.gone())?;
-        let before = handle.users.fetch_add(1, Ordering::SeqCst);
-        let entered = Entered { handle };
-        if before & RETIRED != 0 {
-            return Err(self.gone());
-        }
+        let entered = self.hold()?;
         if let Err(error) = self.context.raw.ready() {
             if self.context.raw.first_error().is_some() {
                 self.cancel_host_functions();
@@ -241,15 +262,23 @@ impl StreamCore {
         Ok(entered)
     }
 
+    /// Keeps the stream from retiring.
+    fn hold(&self) -> Result<Entered, Error> {
+        let handle = self.handle().ok_or_else(|| self.gone())?;
+        let before = handle.users.fetch_add(1, Ordering::SeqCst);
+        let entered = Entered { handle };
+        if before & RETIRED != 0 { Err(self.gone()) } else { Ok(entered) }
+    }
+
     /// May raw work be queued here that opens only when the host does something (R5)?
     pub(crate) fn may_hide_gates(&self) -> bool {
-        self.slot().is_shared() && !self.traits.announces_gates
+        self.is_shared() && !self.traits.announces_gates
     }
 
     /// Must the driver be asked whether the stream captures (C4)?
     #[inline]
     fn may_hide_captures(&self) -> bool {
-        self.slot().is_shared() && !self.traits.announces_captures
+        self.is_shared() && !self.traits.announces_captures
     }
 
     fn is_capturing_on(&self, raw: &DriverStream) -> bool {
@@ -326,7 +355,8 @@ impl StreamCore {
         }
     }
 
-    pub(crate) fn stamp(&self) -> Stamp {
+    /// What a record by a call that has entered may claim.
+    pub(crate) fn stamp(&self, _: &Entered) -> Stamp {
         self.slot().stamp(self.me, self.may_hide_gates())
     }
 
@@ -351,12 +381,11 @@ impl StreamCore {
 
     /// The last fence, if nothing was submitted since it was recorded.
     pub(crate) fn fence_without_news(&self) -> Option<Fence> {
-        let slot = self.slot();
-        if slot.is_shared() && !slot.is_retired() {
+        if self.is_shared() {
             return None;
         }
         let last = self.fences.last()?;
-        (slot.submitted() <= last.point().mark).then_some(last)
+        (self.submitted() <= last.point().mark).then_some(last)
     }
 
     /// Records the fence of a token that somebody still holds, before more is queued.
@@ -444,7 +473,7 @@ impl StreamCore {
     }
 
     /// What is queued next may wait for the host.
-    pub(crate) fn gate_next(&self) {
+    pub(crate) fn gate_next(&self, _: &Entered) {
         self.slot().gate(self.slot().submitted() + 1);
     }
 
@@ -469,17 +498,5 @@ impl fmt::Debug for StreamCore {
             .field("slot", &self.me)
             .field("traits", &self.traits)
             .finish_non_exhaustive()
-    }
-}
-
-impl Drop for StreamCore {
-    fn drop(&mut self) {
-        let last = self.fences.last();
-        if let Some(last) = last
-            && !last.is_known_complete()
-        {
-            self.context.adopt_orphan(last);
-        }
-        self.registry.close(self.me);
     }
 }

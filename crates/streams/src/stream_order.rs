@@ -13,6 +13,19 @@ use crate::sync::Arc;
 ///
 /// Clones are the same stream. It outlives the stream; then nothing new can be recorded, and what
 /// was recorded can still be asked. `Send`, `Sync`.
+///
+/// A stream that is retired gives up its slot: when its last point is known complete, a new stream
+/// may get the slot, while this is still held. Then
+///
+/// - this answers for its own stream only: the position stays the last one for ever, nothing is
+///   gated or shared any more once that is complete, and no fence is given for a point of the new
+///   stream;
+/// - points stay true for both: as long as a point is not complete its slot has no other stream,
+///   and once it is complete it stays so, whatever the new stream does;
+/// - what it *knows* shrinks. The clock, the points of other streams that its next operation came
+///   after, was kept in the slot, and there is no next operation. So a retired stream knows a point
+///   only if that is complete, or its own and not past its last: both stay right for whoever comes
+///   next in the slot, which begins after all of it.
 #[derive(Clone)]
 pub struct StreamOrder {
     core: Arc<StreamCore>,
@@ -27,7 +40,12 @@ impl StreamOrder {
         &self.core
     }
 
-    /// The stream's place in the driver's registry.
+    /// Whether both are of one stream; equal slots do not say so.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// The stream's place in the driver's registry; after the stream, maybe another one's.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> StreamSlot {
@@ -61,7 +79,8 @@ impl StreamOrder {
         self.core.handle().map(Stream::from_handle)
     }
 
-    /// The point "now". On a stream whose raw handle others have, always a new one (O2).
+    /// The point "now". On a stream whose raw handle others have, always a new one (O2); on a
+    /// retired stream always the last one.
     #[inline]
     #[must_use]
     pub fn position(&self) -> Point {
@@ -69,16 +88,18 @@ impl StreamOrder {
     }
 
     /// Whether the stream's next operation is known to come after `point`. No driver call.
+    ///
+    /// A retired stream has no next operation, and knows what is complete, and its own points.
     #[must_use]
     pub fn knows(&self, point: Point) -> bool {
-        self.core.registry().knows(self.slot(), point)
+        self.core.knows(point)
     }
 
     /// Whether the stream's next operation is known to come after all of `frontier`. No driver
     /// call.
     #[must_use]
     pub fn knows_all(&self, frontier: &Frontier) -> bool {
-        self.core.registry().knows_all(self.slot(), frontier)
+        self.core.knows_all(frontier)
     }
 
     /// Whether everything up to `point`, on any stream, is known to be done. No driver call.
@@ -88,16 +109,16 @@ impl StreamOrder {
         self.core.registry().is_complete(point)
     }
 
-    /// Whether others may submit to the stream: then every position is new.
+    /// Whether others may submit to the stream: then every position is new. Not of a retired one.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.core.slot().is_shared()
+        self.core.is_shared()
     }
 
     /// Whether the stream takes no more work.
     #[must_use]
     pub fn is_retired(&self) -> bool {
-        self.core.slot().is_retired()
+        self.core.last().get().is_some()
     }
 
     /// Whether the stream captures; yes also if that cannot be found out. Only a stream that
@@ -112,14 +133,14 @@ impl StreamOrder {
     /// for a gated stream, and always where unknown raw work may be queued.
     #[must_use]
     pub fn is_gated(&self) -> bool {
-        self.core.slot().is_gated() || (self.core.may_hide_gates() && !self.is_retired())
+        self.core.is_gated() || self.core.may_hide_gates()
     }
 
     /// Whether something is queued here that is known to wait for the host: a host function, a
     /// gate, or a wait for a stream that has one. A host that waited for it might wait for itself.
     #[must_use]
     pub fn is_known_gated(&self) -> bool {
-        self.core.slot().is_gated()
+        self.core.is_gated()
     }
 
     /// Whether an allocator may make another stream wait for this one (R5).
@@ -176,7 +197,7 @@ impl StreamOrder {
     /// The driver's answer, or that this is a host function.
     pub fn poll(&self) -> Result<(), Error> {
         let mut ahead = 0;
-        while self.core.slot().has_news() {
+        while self.core.has_news() {
             let Some(fence) = self.core.fences.pending(ahead) else { return self.poll_stream() };
             if !fence.query()? {
                 break;
@@ -238,11 +259,14 @@ impl StreamOrder {
     /// covers everything submitted until then.
     ///
     /// # Errors
-    /// There is no such fence, and none can be recorded (see [`StreamOrder::fence_now`]); or the
-    /// driver's answer.
+    /// There is no such fence, and none can be recorded (see [`StreamOrder::fence_now`]), or the
+    /// point is past the end of a stream that is gone; or the driver's answer.
     pub fn synchronize_point(&self, point: Point) -> Result<(), Error> {
         if self.is_complete(point) {
             return Ok(());
+        }
+        if self.core.last().get().is_some_and(|last| last < point.mark) {
+            return Err(self.core.gone());
         }
         let fence = self.fence_covering(point);
         fence.map_or_else(|| self.fence_now(), Ok)?.synchronize()

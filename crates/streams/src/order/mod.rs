@@ -16,10 +16,14 @@
 //!    only with a stamp that was read before that call began (O3, L26).
 //! 4. Counters never go back, also when a slot is used by a new stream: an old point stays
 //!    complete for ever, so frontiers that outlived its stream stay right (O12).
+//! 5. A slot is closed when its stream retires and given out again when its last point is known
+//!    complete, whoever still holds the old stream: so a point that is not complete never shares
+//!    its slot with a new stream. The old stream answers from its last mark (`LastMark`) (O12).
 //!
 //! Locks: a slot's clock is a leaf lock; nothing else is locked while it is held.
 
 mod frontier;
+mod last_mark;
 mod point;
 mod registry;
 mod slot;
@@ -30,6 +34,7 @@ pub use frontier::Frontier;
 pub use point::{Point, StreamSlot};
 pub use registry::Registry;
 
+pub(crate) use last_mark::LastMark;
 pub(crate) use registry::STREAMS_MAX;
 pub(crate) use slot::Slot;
 pub(crate) use stamp::{Quiet, Stamp};

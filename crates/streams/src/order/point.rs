@@ -2,8 +2,9 @@
 
 /// A stream's place in the registry of its driver.
 ///
-/// A slot is used again by a new stream once its old stream is gone and complete; marks on it go
-/// on counting, so a point never means two moments.
+/// A slot is used again by a new stream once its old stream is retired and complete, also while
+/// somebody still holds the old stream: two streams that never lived at one time may have the same
+/// slot, and ids tell them apart. Marks on it go on counting, so a point never means two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamSlot(u32);
 

@@ -14,8 +14,9 @@ type Chunk = Box<[Arc<Slot>]>;
 /// Every stream of one driver, living or gone, and what is known about each.
 ///
 /// Reading takes no lock: slots live in chunks that are made once and never move. A stream's slot
-/// is used again when the stream is gone and its last point is complete, so memory is bounded by
-/// the streams that live at one time.
+/// is used again when the stream is retired and its last point is complete, whether or not its
+/// [`StreamOrder`](crate::StreamOrder) is still held, so memory is bounded by the streams that
+/// live at one time.
 #[derive(Debug)]
 pub struct Registry {
     chunks: Box<[OnceLock<Chunk>]>,
@@ -47,7 +48,7 @@ impl Registry {
         Some(me)
     }
 
-    /// The stream is gone and nobody can ask for a new point of it.
+    /// The stream is retired: its last mark is published, and nobody can get a later point of it.
     pub(crate) fn close(&self, me: StreamSlot) {
         lock(&self.free).draining.push(me);
     }
@@ -136,8 +137,12 @@ impl Registry {
         (0..self.opened.load(Ordering::Acquire))
             .map(StreamSlot::new)
             .filter_map(|me| Some((me, self.slot(me)?)))
-            .filter(|(_, slot)| slot.context() == context)
-            .map(|(me, slot)| Point { stream: me, mark: slot.submitted() })
+            .filter_map(|(me, slot)| {
+                // In this order: if the slot gets another stream in between, the mark is one of
+                // the stream before, which is complete, whatever its context was.
+                let mark = slot.submitted();
+                (slot.context() == context).then_some(Point { stream: me, mark })
+            })
             .collect()
     }
 }

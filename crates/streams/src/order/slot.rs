@@ -42,9 +42,11 @@ impl Slot {
         }
     }
 
-    /// Gives the slot to a new stream. The counters go on.
+    /// Gives the slot to a new stream. The counters go on; what a failed call of the old stream
+    /// announced as a gate does not.
     pub(crate) fn open(&self, context: u64, shared: bool) {
         *lock(&self.clock) = Frontier::new();
+        self.gated.store(0, Ordering::SeqCst);
         self.context.store(context, Ordering::Release);
         self.flags.store(if shared { SHARED } else { 0 }, Ordering::SeqCst);
         self.submitted.fetch_and(!RETIRED, Ordering::SeqCst);
@@ -74,6 +76,7 @@ impl Slot {
         before.map_or_else(|word| word & !RETIRED, |word| word + step)
     }
 
+    #[cfg(test)]
     pub(crate) fn is_retired(&self) -> bool {
         self.submitted.load(Ordering::SeqCst) & RETIRED != 0
     }

@@ -40,6 +40,28 @@ fn addresses_that_could_not_be_unmapped_are_never_mapped_again() {
     is_clean(&rig);
 }
 
+/// Was: a growth that failed half-way, and whose unmapping failed too, left addresses mapped that
+/// every later growth mapped again.
+#[test]
+fn a_growth_whose_undoing_fails_does_not_stop_the_next() {
+    for (call, nth) in [("cuMemSetAccess", 1), ("cuMemCreate", 2), ("cuMemMap", 2)] {
+        let rig = SimulatedRig::new(Schedule::Lazy);
+        let desk = rig.desk();
+        let allocator = desk.allocator(Config::default());
+        let stream = desk.stream();
+        let code = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        rig.machine().fail(FaultPlan { call, nth, code, sticky: false });
+        fails(&rig, "cuMemUnmap", CUresult::CUDA_ERROR_INVALID_VALUE);
+        drop(try_take(&rig, &allocator, &stream, 16 * WHOLE));
+        rig.machine().clear_faults();
+        let block = take(&rig, &allocator, &stream, 16 * WHOLE);
+        block.fill(&stream, 1);
+        block.check(&stream, 1);
+        drop(block);
+        is_clean(&rig);
+    }
+}
+
 /// A growth that fails half-way keeps nothing, and the next one succeeds.
 #[test]
 fn a_growth_that_fails_half_way_keeps_nothing() {
@@ -160,6 +182,7 @@ fn a_context_that_has_failed_says_so_and_frees_succeed() {
     let allocator = desk.allocator(Config::default());
     let [home, user] = desk.streams();
     let [plain, used] = [0, 1].map(|_| take(&rig, &allocator, &home, WHOLE));
+    desk.busy(&user);
     used.block().record_stream(&user);
     let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     let plan = FaultPlan { call: "cuStreamSynchronize", nth: 1, code, sticky: true };

@@ -152,3 +152,27 @@ fn a_wait_for_an_event_beside_a_record_of_it() {
         });
     }
 }
+
+/// Was: pieces that one thread was giving back were neither free nor room to grow, and a request
+/// of another thread ran out of memory with nothing allocated.
+#[test]
+fn a_request_beside_an_emptied_cache_does_not_run_out_of_memory() {
+    take_turns("a request beside an emptied cache", |machine, served| {
+        kernels::simulated::register(machine);
+        let rig = SimulatedRig::on(machine.clone());
+        let desk = rig.desk();
+        let allocator = desk.allocator(Config::default().with_limit(16 * WHOLE));
+        let [home, other] = desk.streams();
+        drop(allocator.allocate(&home, 15 * WHOLE).expect("room"));
+        machine.run_threads(vec![
+            Box::new(|| {
+                allocator.empty_cache().expect("everything goes back");
+            }),
+            Box::new(|| {
+                let block = allocator.allocate(&other, 2 * WHOLE);
+                served.fetch_or(block.is_ok(), Ordering::Relaxed);
+                drop(block.expect("nothing is allocated"));
+            }),
+        ]);
+    });
+}

@@ -12,11 +12,14 @@ use crate::grow::GrowthError;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardState};
 use crate::source::PoolKind;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, yield_now};
 use crate::wait::Need;
 
 /// How many single blocks the host waits for before it waits for everything.
 const HOST_WAITS_MAX: usize = 4;
+
+/// How often a request looks again while another thread is giving memory back.
+const LEAVING_LOOKS_MAX: usize = 4_096;
 
 type Served = Option<(StreamSlot, Taken)>;
 
@@ -60,6 +63,10 @@ impl Inner {
                 return Ok(served);
             }
         }
+        // Rung 6: what another thread is giving back is waited for.
+        if let Some(served) = self.wait_for_leaving(shard, request)? {
+            return Ok(served);
+        }
         self.counters.out_of_memory.fetch_add(1, Ordering::Relaxed);
         Err(AllocError::OutOfMemory(Box::new(self.explain(request))))
     }
@@ -90,6 +97,31 @@ impl Inner {
             Err(GrowthError::NoRoom) => Ok(None),
             Err(GrowthError::Failed(error)) => Err(error),
         }
+    }
+
+    /// Pieces on their way back to the device are nobody's: while there are any, the request has
+    /// not failed.
+    fn wait_for_leaving(&self, shard: &Shard, request: &Request<'_>) -> Result<Served, AllocError> {
+        for _ in 0..LEAVING_LOOKS_MAX {
+            let was_leaving = 0 < self.counters.leaving.load(Ordering::Relaxed);
+            if let Some(served) = self.search_everything(shard, request) {
+                return Ok(Some(served));
+            }
+            match self.serve_by_growth(shard, request, Step::Ladder) {
+                Ok(taken) => return Ok(Some((request.order.slot(), taken))),
+                Err(GrowthError::NoRoom) if was_leaving => self.let_others_run()?,
+                Err(GrowthError::NoRoom) => return Ok(None),
+                Err(GrowthError::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives the threads that are in the driver a turn: a driver call waits for its lock.
+    fn let_others_run(&self) -> Result<(), AllocError> {
+        yield_now();
+        self.context.memory_info()?;
+        Ok(())
     }
 
     /// Blocks the host until the points have passed, except those behind a gate of the host;

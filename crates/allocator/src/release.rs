@@ -140,6 +140,7 @@ impl Inner {
                 | streams::Error::Capturing { .. }
                 | streams::Error::StreamGone { .. },
             ) => Ok(()),
+            Err(_) if self.context.first_error().is_some() => Ok(()),
             outcome => outcome.map(drop),
         }
     }

@@ -116,6 +116,8 @@ pub(crate) struct SharedCounters {
     pub(crate) active_peak: AtomicU64,
     pub(crate) reserved: AtomicU64,
     pub(crate) reserved_peak: AtomicU64,
+    /// Bytes of pieces that a thread is giving back: neither free any more nor unreserved yet.
+    pub(crate) leaving: AtomicU64,
     pub(crate) device_alloc: AtomicU64,
     pub(crate) device_free: AtomicU64,
     pub(crate) retries: AtomicU64,
@@ -134,6 +136,7 @@ impl SharedCounters {
             active_peak: zero(),
             reserved: zero(),
             reserved_peak: zero(),
+            leaving: zero(),
             device_alloc: zero(),
             device_free: zero(),
             retries: zero(),

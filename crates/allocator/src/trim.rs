@@ -50,6 +50,7 @@ impl Inner {
                 // that nothing is mapped over it.
                 Err(error) => failure = Some(error),
             }
+            self.counters.leaving.fetch_sub(bytes, Ordering::Relaxed);
         }
         failure.map_or(Ok(released), Err)
     }
@@ -115,6 +116,7 @@ impl ShardState {
         for (offset, piece_bytes) in inside {
             let (before, block) = self.cut_out(rest, base + offset, piece_bytes);
             if let Some(piece) = self.segment_of_mut(block).pieces.remove(&offset) {
+                self.shared.leaving.fetch_add(piece.bytes, Ordering::Relaxed);
                 leaving.push(Leaving { block, piece });
             }
             match before {

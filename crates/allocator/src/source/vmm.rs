@@ -8,7 +8,7 @@ use streams::Context;
 use streams::memory::{AddressRange, PhysicalMemory};
 
 use super::{Piece, PoolKind, Region, Source, SourceError, source_error};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// The least a pool grows by, where the device has room: one granule for small requests.
 const SMALL_GROWTH: u64 = 2 << 20;
@@ -66,10 +66,11 @@ impl Source for VmmSource {
         loop {
             match AddressRange::reserve(&self.context, span, self.granularity) {
                 Ok(range) => {
-                    let range = Arc::new(range);
+                    let stuck = Mutex::new(Vec::new());
+                    let addresses = Arc::new(Addresses { range, stuck });
                     return Ok(Arc::new(VmmRegion {
                         context: self.context.clone(),
-                        range,
+                        addresses,
                         granularity: self.granularity,
                     }));
                 }
@@ -105,17 +106,38 @@ impl Source for VmmSource {
 #[derive(Debug)]
 struct VmmRegion {
     context: Context,
-    range: Arc<AddressRange>,
+    addresses: Arc<Addresses>,
     granularity: u64,
+}
+
+/// Addresses, and which of them could not be unmapped when their piece was given back.
+#[derive(Debug)]
+struct Addresses {
+    range: AddressRange,
+    /// Offset and bytes of mappings whose piece is gone.
+    stuck: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Addresses {
+    /// Unmaps what is stuck in a range that is about to be mapped: it belongs to nobody.
+    fn free_up(&self, offset: u64, bytes: u64) -> Result<(), streams::Error> {
+        let meets = |stuck: &(u64, u64)| stuck.0 < offset + bytes && offset < stuck.0 + stuck.1;
+        let stuck: Vec<(u64, u64)> = self.stuck.lock().iter().copied().filter(meets).collect();
+        for (offset, bytes) in stuck {
+            self.range.unmap(offset, bytes)?;
+            self.stuck.lock().retain(|known| *known != (offset, bytes));
+        }
+        Ok(())
+    }
 }
 
 impl Region for VmmRegion {
     fn base(&self) -> u64 {
-        self.range.address()
+        self.addresses.range.address()
     }
 
     fn span(&self) -> u64 {
-        self.range.bytes()
+        self.addresses.range.bytes()
     }
 
     fn granularity(&self) -> u64 {
@@ -127,12 +149,14 @@ impl Region for VmmRegion {
     }
 
     fn commit(&self, offset: u64, bytes: u64) -> Result<Box<dyn Piece>, SourceError> {
+        self.addresses.free_up(offset, bytes)?;
+        let range = &self.addresses.range;
         let physical = PhysicalMemory::create(&self.context, bytes)
             .map_err(|error| source_error(error, bytes))?;
-        self.range.map(offset, &physical).map_err(|error| source_error(error, bytes))?;
-        let range = Arc::clone(&self.range);
-        let piece = VmmPiece { range, offset, bytes, physical: Some(physical) };
-        self.range.set_access(offset, bytes).map_err(|error| source_error(error, bytes))?;
+        range.map(offset, &physical).map_err(|error| source_error(error, bytes))?;
+        let addresses = Arc::clone(&self.addresses);
+        let piece = VmmPiece { addresses, offset, bytes, physical: Some(physical) };
+        range.set_access(offset, bytes).map_err(|error| source_error(error, bytes))?;
         Ok(Box::new(piece))
     }
 }
@@ -140,7 +164,7 @@ impl Region for VmmRegion {
 /// One mapped handle.
 #[derive(Debug)]
 struct VmmPiece {
-    range: Arc<AddressRange>,
+    addresses: Arc<Addresses>,
     offset: u64,
     bytes: u64,
     /// `None` once it has been given back.
@@ -150,7 +174,10 @@ struct VmmPiece {
 impl VmmPiece {
     fn give_back(&mut self) -> Result<(), streams::Error> {
         let Some(physical) = self.physical.take() else { return Ok(()) };
-        self.range.unmap(self.offset, self.bytes)?;
+        if let Err(error) = self.addresses.range.unmap(self.offset, self.bytes) {
+            self.addresses.stuck.lock().push((self.offset, self.bytes));
+            return Err(error);
+        }
         physical.release()
     }
 }

@@ -1,10 +1,11 @@
 //! Two devices with a context each: neither knows anything of the other (L8, L27).
 
-use allocator::{Allocator, Block, Config};
+use allocator::{AllocError, Allocator, Block, Config};
 use cuda_sim::{DeviceProfile, Machine, Schedule};
 use streams::{Context, DeviceSpan, Driver};
 
-use crate::scenarios::rig::{Desk, WHOLE};
+use crate::scenarios::rig::{Desk, Rig as _, WHOLE};
+use crate::simulated_rig::SimulatedRig;
 
 /// A machine with two devices, and the context of each.
 fn two_devices(schedule: Schedule) -> (Machine, [Context; 2]) {
@@ -102,5 +103,25 @@ fn a_synchronisation_of_one_context_completes_nothing_of_another() {
         assert_eq!(z.address(), freed, "its own context does");
         drop((y, z, gate, allocator, home, user));
         is_clean(&machine, desks);
+    }
+}
+
+/// Was: only the contexts' ids were compared, and two drivers give the first context one id.
+#[test]
+fn a_stream_of_another_driver_is_refused_and_its_use_never_ends() {
+    let rigs = [0, 1].map(|_| SimulatedRig::new(Schedule::Eager));
+    let [ours, theirs] = [&rigs[0], &rigs[1]].map(|rig| rig.desk());
+    assert_eq!(ours.context().id(), theirs.context().id(), "the ids say nothing");
+    let allocator = ours.allocator(Config::default());
+    let (home, foreign) = (ours.stream(), theirs.stream());
+    let refused = allocator.allocate(&foreign, WHOLE).expect_err("a stream of another driver");
+    assert!(matches!(refused, AllocError::ForeignStream { .. }), "{refused}");
+    for (user, is_reused) in [(&home, true), (&foreign, false)] {
+        let block = allocator.allocate(&home, WHOLE).expect("room");
+        block.record_stream(user);
+        let freed = block.address();
+        drop(block);
+        let next = allocator.allocate(&home, WHOLE).expect("room");
+        assert_eq!(next.address() == freed, is_reused);
     }
 }

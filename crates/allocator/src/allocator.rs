@@ -42,9 +42,10 @@ pub(crate) struct Inner {
     pub(crate) shards: ShardTable,
     pub(crate) counters: Arc<SharedCounters>,
     identity: u64,
-    context_id: u64,
     setup: ShardSetup,
     limit: AtomicU64,
+    /// What the device has: no limit is above it.
+    limit_max: u64,
     pending_max: u64,
     /// Every stream this allocator has met, so that a point leads back to its stream.
     pub(crate) orders: Mutex<BTreeMap<StreamSlot, StreamOrder>>,
@@ -73,7 +74,8 @@ impl Allocator {
         source: Arc<dyn Source>,
     ) -> Result<Self, AllocError> {
         let total = context.device().total_bytes()?;
-        let limit = config.limit_bytes.unwrap_or(total).min(total).min(REQUEST_BYTES_MAX);
+        let limit_max = total.min(REQUEST_BYTES_MAX);
+        let limit = config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max));
         let bound = Config::pending_bound(Bytes(total)).0;
         let counters = Arc::new(SharedCounters::new());
         let setup = ShardSetup { shared: Arc::clone(&counters), sabotage: config.sabotage };
@@ -85,9 +87,9 @@ impl Allocator {
             shards: ShardTable::new(),
             counters,
             identity: next_identity(),
-            context_id: context.id(),
             setup,
             limit: AtomicU64::new(limit),
+            limit_max,
             orders: Mutex::new(BTreeMap::new()),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -167,10 +169,10 @@ impl Allocator {
         self.inner.source.name()
     }
 
-    /// Changes the most bytes that may be reserved. A limit below what is reserved now only
+    /// Changes the most bytes that may be reserved, at most what the device has. A limit below what is reserved now only
     /// stops growth.
     pub fn set_limit(&self, bytes: u64) {
-        self.inner.limit.store(bytes.min(REQUEST_BYTES_MAX), Ordering::Relaxed);
+        self.inner.limit.store(bytes.min(self.inner.limit_max), Ordering::Relaxed);
     }
 
     /// Waits for the uses of everything cached, then gives all of it back to the device; returns
@@ -232,7 +234,7 @@ impl Inner {
     ) -> Result<(StreamSlot, Taken), AllocError> {
         // Nothing is reused on a context that has failed, not even what is ready (L4).
         let failed = self.context.first_error().is_some();
-        if failed || order.context_id() != self.context_id || self.limit() < bytes {
+        if failed || !order.is_in(&self.context) || self.limit() < bytes {
             return Err(self.refusal(order, bytes));
         }
         let captures = order.is_capturing();
@@ -270,6 +272,9 @@ impl Inner {
         is_raw: bool,
         captures: bool,
     ) -> Result<(StreamSlot, Taken), AllocError> {
+        if self.limit() < round_up(bytes) {
+            return Err(self.refusal(order, bytes));
+        }
         let shard = self.shard_of(order);
         if !shard.with(|state| state.stream_id == order.id() || self.adopt(state, order)) {
             return Err(streams::Error::StreamGone { stream: order.id() }.into());
@@ -285,7 +290,7 @@ impl Inner {
     fn refusal(&self, order: &StreamOrder, bytes: u64) -> AllocError {
         if let Some(first) = self.context.first_error() {
             AllocError::Driver(streams::Error::from(first))
-        } else if order.context_id() == self.context_id {
+        } else if order.is_in(&self.context) {
             AllocError::TooLarge { wanted_bytes: bytes, limit_bytes: self.limit() }
         } else {
             AllocError::ForeignStream { stream_id: order.id() }

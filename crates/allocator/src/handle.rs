@@ -104,7 +104,8 @@ impl Block {
 
     /// Says that `stream` uses the block: it will not be reused before everything queued on that
     /// stream at the time of the free is done. As in PyTorch, the call may come before the use,
-    /// and a call for the home stream changes nothing. No driver call.
+    /// and a call for the home stream changes nothing. No driver call. A block that a stream of
+    /// another driver used is never reused.
     pub fn record_stream(&self, stream: &Stream) {
         self.with_use(stream.order(), |used| used.whole_stream = true);
     }
@@ -178,6 +179,10 @@ impl Block {
     pub(crate) fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
         let Some(key) = self.key else { return };
         let Some(shard) = self.inner.shards.get(key.owner) else { return };
+        if !order.shares_driver_with(&self.inner.context) {
+            // Nothing here can ever know when that use is over: the block is never reused.
+            return shard.with(|state| state.arena.at_mut(key.name.index()).hold_count += 1);
+        }
         self.inner.meet(order);
         shard.with(|state| {
             let record = state.arena.at_mut(key.name.index());

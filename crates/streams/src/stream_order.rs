@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::order::{Frontier, Point, StreamSlot};
@@ -65,6 +66,21 @@ impl StreamOrder {
     #[must_use]
     pub fn context_id(&self) -> u64 {
         self.core.context().id()
+    }
+
+    /// Whether this is a stream of `context`. Two drivers in one process may give two contexts
+    /// one id; they are still two contexts here.
+    #[inline]
+    #[must_use]
+    pub fn is_in(&self, context: &Context) -> bool {
+        Arc::ptr_eq(self.core.context(), context.core())
+    }
+
+    /// Whether this stream and `context` belong to one driver: a point of a stream of another
+    /// driver means nothing there.
+    #[must_use]
+    pub fn shares_driver_with(&self, context: &Context) -> bool {
+        Arc::ptr_eq(self.core.registry(), context.core().registry())
     }
 
     /// The stream's priority in the driver's numbers: the greater priority is the smaller number.

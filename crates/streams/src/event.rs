@@ -4,6 +4,10 @@
 //! version. A wait or a query reads version and claim, makes its call, and credits the claim only
 //! if no record began meanwhile. So a claim is credited only for the very record the driver acted
 //! on, on any number of threads.
+//!
+//! Once the raw handle was given out, a record may be made at any moment that nobody announces,
+//! also right after one of ours. So from then on no claim is credited, ever (O5). That the handle
+//! is out is looked for after the call: a record through it that the call acted on came before.
 
 use std::time::Duration;
 
@@ -13,13 +17,14 @@ use crate::driver::{DriverEvent, EventKind};
 use crate::error::Error;
 use crate::order::{EventVersion, Stamp};
 use crate::stream_core::StreamCore;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 
 /// A marker that streams record, and that streams and the host wait for.
 ///
 /// Never recorded, it counts as passed. Clones are the same event. `Send`, `Sync`: several threads
 /// may record, ask and wait at the same time; where a record and a wait race, the wait happens,
-/// but nobody is credited with order from it.
+/// but nobody is credited with order from it. Nor is anybody from an event whose raw handle was
+/// given out: see [`Event::as_raw`].
 ///
 /// ```
 /// # fn main() -> Result<(), streams::Error> {
@@ -50,6 +55,8 @@ struct EventInner {
     raw: DriverEvent,
     version: EventVersion,
     last: Mutex<LastRecord>,
+    /// Others may record it without our seeing that.
+    handle_is_out: AtomicBool,
 }
 
 /// What is known about the last record.
@@ -104,6 +111,7 @@ impl Event {
             raw,
             version: EventVersion::new(),
             last: Mutex::new(last),
+            handle_is_out: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -119,15 +127,22 @@ impl Event {
         &self.inner.context
     }
 
-    /// The driver's own handle. What others record on it is unknown here: call
-    /// [`Event::forget_record`] after they did.
+    /// The driver's own handle, for other libraries.
+    ///
+    /// From now on, on every clone and for good, the event carries no knowledge (O5). Others may
+    /// record it at any moment, also after a record made here, and nobody can tell which record a
+    /// wait or an answer is about. Waits are still made on the device, and answers are the
+    /// driver's: a stream that waits is ordered, but not known to be, and counts as gated. It no
+    /// longer brings a stream into a capture either. For order that is known beside order for
+    /// others, record a second event.
     #[must_use]
     pub fn as_raw(&self) -> cuda_sys::CUevent {
+        self.inner.handle_is_out.store(true, Ordering::SeqCst);
         self.inner.raw.raw()
     }
 
-    /// Somebody recorded the event through its raw handle: nothing is known of it from now on,
-    /// until it is recorded here again.
+    /// The owner of a borrowed event recorded it: nothing is known of it from now on, until it is
+    /// recorded here again. Needless where [`Event::as_raw`] gave the handle out.
     pub fn forget_record(&self) {
         let record = self.inner.version.begin();
         self.inner.version.end(&record, |_| *lock(&self.inner.last) = LastRecord::Unknown);
@@ -154,6 +169,15 @@ impl Event {
         recorded
     }
 
+    fn is_handle_out(&self) -> bool {
+        self.inner.handle_is_out.load(Ordering::SeqCst)
+    }
+
+    /// After a call: whether it was about the record whose claim was read before it.
+    fn is_credible(&self, version: Option<u64>) -> bool {
+        self.inner.version.is_still(version) && !self.is_handle_out()
+    }
+
     pub(crate) fn wait_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
         core.check_driver(self.inner.context.core().registry())?;
         let entered = core.enter()?;
@@ -161,7 +185,7 @@ impl Event {
         let version = self.inner.version.quiet();
         let last = lock(&self.inner.last).clone();
         match (last, adding.capture()) {
-            (LastRecord::Captured(theirs), None) if theirs.is_active() => {
+            (LastRecord::Captured(theirs), None) if theirs.is_active() && !self.is_handle_out() => {
                 drop(adding);
                 core.join_capture(&entered, &theirs, |raw| raw.wait(&self.inner.raw))
             }
@@ -174,7 +198,7 @@ impl Event {
                 let point =
                     core.submit_eagerly(&entered, &adding, |raw| raw.wait(&self.inner.raw))?;
                 match last {
-                    _ if !self.inner.version.is_still(version) => core.slot().gate(point.mark),
+                    _ if !self.is_credible(version) => core.slot().gate(point.mark),
                     LastRecord::Stamped(stamp) => {
                         core.registry().learn_wait(core.me(), &stamp, point.mark);
                     }
@@ -215,7 +239,7 @@ impl Event {
         let passed = call(&self.inner.raw)?;
         if passed
             && let LastRecord::Stamped(stamp) = last
-            && self.inner.version.is_still(version)
+            && self.is_credible(version)
         {
             self.inner.context.core().registry().learn_complete(&stamp.frontier);
         }

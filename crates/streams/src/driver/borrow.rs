@@ -95,6 +95,8 @@ impl Context {
     ///
     /// # Safety
     /// - `raw` is a live event of this context, and lives for as long as the result.
+    /// - Whoever records it elsewhere after it was recorded here calls [`Event::forget_record`]
+    ///   before anything here waits for it or asks it.
     pub unsafe fn borrow_event(&self, raw: CUevent) -> Event {
         // SAFETY: the caller promises that the event lives in this context.
         let event = unsafe { DriverEvent::borrow(&self.core().raw, raw) };

@@ -4,7 +4,8 @@
 use std::ptr;
 
 use cuda_sim::{DeviceProfile, Schedule};
-use streams::{BorrowPromises, CaptureMode, Error};
+use cuda_sys::CUevent;
+use streams::{BorrowPromises, CaptureMode, Error, Stream};
 
 use crate::rig::Rig;
 
@@ -94,6 +95,87 @@ fn o5_an_event_recorded_behind_our_back_can_be_forgotten() {
     event.forget_record();
     b.wait_event(&event).unwrap();
     assert!(!b.order().knows(used));
+}
+
+/// What a library does that has the raw handle of an event: records it, on a stream of its choice.
+fn record_as_others_do(rig: &Rig, event: CUevent, stream: &Stream) {
+    let library = Rig::on(rig.machine.clone());
+    // SAFETY: the caller holds the event, and nobody here waits for the borrowed one.
+    let event = unsafe { library.context.borrow_event(event) };
+    // SAFETY: the caller holds the stream.
+    let stream = unsafe { library.context.borrow_stream(stream.as_raw()) }.unwrap();
+    stream.record(&event).unwrap();
+}
+
+#[test]
+fn o5_an_event_recorded_behind_our_back_through_its_handle_carries_no_order() {
+    for behind_our_back in [false, true] {
+        let rig = Rig::lazy();
+        let ([a, idle, b], block) = (rig.streams(), rig.block());
+        let used = rig.use_on(&a, &block);
+        let event = a.record_event().unwrap();
+        if behind_our_back {
+            record_as_others_do(&rig, event.as_raw(), &idle);
+        }
+        b.wait_event(&event).unwrap();
+        // Unless recorded anew, the edge is there and known; else it is neither.
+        rig.assert_known(&b, used, &block, !behind_our_back);
+        assert_eq!(b.order().is_gated(), behind_our_back, "who knows what it waits for");
+    }
+}
+
+#[test]
+fn o5_an_answer_of_an_event_recorded_behind_our_back_completes_nothing() {
+    for behind_our_back in [false, true] {
+        let rig = Rig::lazy();
+        let ([a, idle], block) = (rig.streams(), rig.block());
+        let used = rig.use_on(&a, &block);
+        let event = a.record_event().unwrap();
+        if behind_our_back {
+            record_as_others_do(&rig, event.as_raw(), &idle);
+        }
+        event.synchronize().unwrap();
+        assert!(event.query().unwrap());
+        assert_eq!(a.order().is_complete(used), !behind_our_back);
+    }
+}
+
+#[test]
+fn o5_a_record_of_ours_does_not_take_a_handle_back() {
+    let rig = Rig::lazy();
+    let ([a, idle, b], block) = (rig.streams(), rig.block());
+    let event = rig.context.create_event().unwrap();
+    let raw = event.as_raw();
+    let used = rig.use_on(&a, &block);
+    a.record(&event.clone()).unwrap();
+    record_as_others_do(&rig, raw, &idle);
+    b.wait_event(&event).unwrap();
+    rig.assert_known(&b, used, &block, false);
+    event.synchronize().unwrap();
+    assert!(!a.order().is_complete(used));
+    let second = a.record_event().unwrap();
+    b.wait_event(&second).unwrap();
+    rig.assert_known(&b, used, &block, true);
+}
+
+#[test]
+fn o5_an_event_whose_handle_is_out_brings_no_stream_into_a_capture() {
+    for handle_is_out in [false, true] {
+        let rig = Rig::lazy();
+        let ([a, b], event) = (rig.streams(), rig.context.create_event().unwrap());
+        let capture = a.begin_capture(CaptureMode::ThreadLocal).unwrap();
+        a.record(&event).unwrap();
+        if handle_is_out {
+            let _raw = event.as_raw();
+        }
+        let waited = b.wait_event(&event);
+        assert_eq!(waited, if handle_is_out { Err(Error::CapturedEvent) } else { Ok(()) });
+        assert_eq!(b.order().is_capturing(), !handle_is_out);
+        if !handle_is_out {
+            a.wait_stream(&b).unwrap();
+        }
+        capture.end().unwrap();
+    }
 }
 
 #[test]

@@ -16,6 +16,21 @@ use crate::stream::Stream;
 use crate::submission::Submission;
 
 /// A part of the device's address space.
+///
+/// It is two numbers, which anybody can write down, and it owns nothing. But the copies, fills and
+/// launches that take one are safe functions, and the device reads and writes where it says. So
+/// whoever makes a span of an address and gives it to one of them, or to anything that gives it on,
+/// promises for it what a [`DeviceBytes`] of its own would keep:
+///
+/// - every byte of it is device memory that is mapped, on the device of the stream or reachable
+///   from there;
+/// - it stays so until what was queued with it is complete, and for a captured operation until no
+///   graph that holds it can run any more: nobody frees, unmaps or hands out the memory before;
+/// - whoever owns the memory lets it be used so: nothing that is read there is written at the same
+///   time by work that is not ordered with this, nor the other way round;
+/// - what a kernel or a copy reads there as a type is a value of that type.
+///
+/// Nothing here checks any of it, and the type does not say that it is a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceSpan {
     /// Where it begins.
@@ -83,7 +98,8 @@ pub trait DeviceBytes {
     fn hold(&self) -> Box<dyn Any + Send>;
 }
 
-/// A span whose owner keeps it alive by other means, and counts no uses.
+/// A span whose owner keeps it alive by other means, and counts no uses: see the promises at
+/// [`DeviceSpan`].
 impl DeviceBytes for DeviceSpan {
     fn span(&self) -> DeviceSpan {
         *self

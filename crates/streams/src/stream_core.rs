@@ -270,11 +270,6 @@ impl StreamCore {
         if before & RETIRED != 0 { Err(self.gone()) } else { Ok(entered) }
     }
 
-    /// May raw work be queued here that opens only when the host does something (R5)?
-    pub(crate) fn may_hide_gates(&self) -> bool {
-        self.is_shared() && !self.traits.announces_gates
-    }
-
     /// Must the driver be asked whether the stream captures (C4)?
     #[inline]
     fn may_hide_captures(&self) -> bool {

@@ -18,6 +18,11 @@ impl StreamCore {
         self.last().unless_ended(|| self.slot().is_shared(), |_| false)
     }
 
+    /// May raw work be queued here that opens only when the host does something (R5)?
+    pub(crate) fn may_hide_gates(&self) -> bool {
+        self.is_shared() && !self.traits().announces_gates
+    }
+
     /// The highest mark anybody can hold.
     pub(crate) fn submitted(&self) -> u64 {
         self.last().unless_ended(|| self.slot().submitted(), |last| last)

@@ -14,9 +14,6 @@ use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::{PoolKind, Region, SourceError};
 use crate::sync::{Arc, Ordering};
 
-/// How often a request opens a segment that another thread then takes.
-const OPEN_TRIES_MAX: usize = 16;
-
 /// A reserved stretch of one segment, and what must be committed for it.
 #[derive(Debug)]
 struct Stretch {
@@ -93,14 +90,16 @@ impl Inner {
         request: &Request<'_>,
         at_least: u64,
     ) -> Result<Stretch, GrowthError> {
-        for _ in 0..OPEN_TRIES_MAX {
-            if let Some(stretch) = shard.with(|state| state.reserve_stretch(request, at_least)) {
-                return Ok(stretch);
-            }
-            self.open_segment(shard, request)?;
-            // Another thread may take the new segment before this one does.
+        if let Some(stretch) = shard.with(|state| state.reserve_stretch(request, at_least)) {
+            return Ok(stretch);
         }
-        Err(GrowthError::NoRoom)
+        let region = self.open_region(request)?;
+        // In one visit, so that no other thread takes the new segment in between.
+        let found = shard.with(|state| {
+            state.add_segment(request.kind, region);
+            state.reserve_stretch(request, at_least)
+        });
+        found.ok_or(GrowthError::NoRoom)
     }
 
     /// Before memory passes its highest mark so far, cached pieces that nobody can be using any
@@ -140,15 +139,13 @@ impl Inner {
         Ok(pieces)
     }
 
-    fn open_segment(&self, shard: &Shard, request: &Request<'_>) -> Result<(), GrowthError> {
+    fn open_region(&self, request: &Request<'_>) -> Result<Arc<dyn Region>, GrowthError> {
         // A source that gives memory whole spends the device's memory here already.
         let taken = self.source.segment_bytes(request.kind, request.size).max(request.size);
         if self.limit() < self.counters.reserved.load(Ordering::Relaxed) + taken {
             return Err(GrowthError::NoRoom);
         }
-        let region = self.source.open(request.kind, request.size).map_err(growth_error)?;
-        shard.with(|state| state.add_segment(request.kind, region));
-        Ok(())
+        self.source.open(request.kind, request.size).map_err(growth_error)
     }
 }
 

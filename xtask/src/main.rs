@@ -6,10 +6,12 @@
     reason = "a command line tool talks through its standard streams"
 )]
 
+#[cfg(feature = "bindgen")]
 mod bindgen;
 mod ci;
 mod gpu;
 mod kernels;
+#[cfg(feature = "bindgen")]
 mod symbols;
 mod tidy;
 
@@ -28,6 +30,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Chore {
     /// Generate the driver bindings and the function table of `cuda-sys`.
+    #[cfg(feature = "bindgen")]
     Bindgen(bindgen::Options),
     /// Compile the device kernels to the checked-in PTX.
     Kernels(kernels::Options),
@@ -42,6 +45,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let outcome = match Arguments::parse().chore {
+        #[cfg(feature = "bindgen")]
         Chore::Bindgen(options) => bindgen::run(&options).map(done),
         Chore::Kernels(options) => kernels::run(&options).map(done),
         Chore::Ci => ci::run().map(done),

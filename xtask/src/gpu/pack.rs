@@ -44,7 +44,7 @@ pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
         let packed = strip(&shell, &built, folder, &file)?;
         entries.extend(entry(target, file, &packed)?);
     }
-    strip(&shell, &std::env::current_exe()?, folder, "xtask")?;
+    strip(&shell, &target::build_xtask(&shell)?, folder, "xtask")?;
     if folder.join(COMMAND).exists() {
         entries.extend(pack_traces(traces, folder)?);
     } else {

@@ -114,6 +114,14 @@ fn has_feature(package: &Value, feature: &str) -> bool {
     package.get("features").is_some_and(|features| features.get(feature).is_some())
 }
 
+/// Builds the xtask that travels, without what only a workspace can use.
+pub(crate) fn build_xtask(shell: &Shell) -> Result<PathBuf> {
+    let command = "build --release -p xtask --no-default-features".split(' ');
+    let messages =
+        cmd!(shell, "cargo {command...} --message-format json-render-diagnostics").read()?;
+    executable(&messages, "xtask").context("cargo named no executable for xtask")
+}
+
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut paths = messages

@@ -19,6 +19,9 @@ impl DeviceBytes for Block {
     }
 
     fn begin_use(&self, stream: &Stream, _: Access) -> Result<UseTicket, Error> {
+        if !stream.order().shares_driver_with(self.context()) {
+            return Err(Error::OtherDriver);
+        }
         self.with_use(stream.order(), |used| used.open_count += 1);
         Ok(UseTicket::default())
     }

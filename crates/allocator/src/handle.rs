@@ -6,9 +6,9 @@
 
 use std::fmt;
 
-use streams::Stream;
 use streams::StreamOrder;
 use streams::order::Point;
+use streams::{Context, Stream};
 
 use crate::allocator::Inner;
 use crate::block::{BlockName, BlockRecord, State, UseRecord};
@@ -94,6 +94,11 @@ impl Block {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The context whose memory this is.
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
     }
 
     /// The bytes that were asked for.

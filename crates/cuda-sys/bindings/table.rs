@@ -110,7 +110,7 @@ entry_points! {
     required memset_d32_async 3020 "cuMemsetD32Async" "cuMemsetD32Async" fn(CUdeviceptr, ffi::c_uint, usize, CUstream) -> CUresult;
     optional graph_create 10000 "cuGraphCreate" "cuGraphCreate" fn(*mut CUgraph, ffi::c_uint) -> CUresult;
     required graph_destroy 10000 "cuGraphDestroy" "cuGraphDestroy" fn(CUgraph) -> CUresult;
-    optional graph_instantiate 11040 "cuGraphInstantiate" "cuGraphInstantiateWithFlags" fn(*mut CUgraphExec, CUgraph, ffi::c_ulonglong) -> CUresult;
+    optional graph_instantiate 12000 "cuGraphInstantiate" "cuGraphInstantiateWithFlags" fn(*mut CUgraphExec, CUgraph, ffi::c_ulonglong) -> CUresult;
     required graph_launch 10000 "cuGraphLaunch" "cuGraphLaunch" fn(CUgraphExec, CUstream) -> CUresult;
     required graph_exec_destroy 10000 "cuGraphExecDestroy" "cuGraphExecDestroy" fn(CUgraphExec) -> CUresult;
     optional graph_get_nodes 10000 "cuGraphGetNodes" "cuGraphGetNodes" fn(CUgraph, *mut CUgraphNode, *mut usize) -> CUresult;

@@ -209,3 +209,12 @@ fn the_library_stays_open_for_as_long_as_its_table_lives() {
     let code = unsafe { init(0) };
     assert_eq!(code, own_code("cuInit"));
 }
+
+/// Was: asked for with version 11.4, a driver gives the older function of this name, which takes
+/// five arguments; called with three it read two registers of anybody's, and crashed on an H200.
+#[test]
+fn the_instantiation_with_three_arguments_is_asked_for_since_cuda_12() {
+    let entry = Table::ENTRY_POINTS.iter().find(|entry| entry.name == "cuGraphInstantiate");
+    let entry = entry.expect("graphs are bound");
+    assert_eq!((entry.since, entry.symbol), (12_000, "cuGraphInstantiateWithFlags"));
+}

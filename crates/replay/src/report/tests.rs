@@ -96,6 +96,16 @@ fn a_wrong_word_an_overlap_or_a_lack_of_memory_is_not_good() {
     assert!(!full.is_good());
 }
 
+/// Was: a run in which every request failed was praised for the memory it had saved.
+#[test]
+fn a_run_that_was_not_served_is_not_praised() {
+    let mut report = report();
+    report.add_verified(&Outcome { out_of_memory_count: 3, ..Outcome::default() });
+    let text = report.to_text();
+    assert!(text.contains("20 MiB   3 requests not served\n"), "{text}");
+    assert!(!text.contains("less"), "{text}");
+}
+
 #[test]
 fn the_table_compares_both_allocators() {
     let mut report = report();

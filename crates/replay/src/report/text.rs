@@ -53,11 +53,16 @@ fn write_memory(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "{}", line.trim_end())
     };
     row("", "PyTorch".into(), "Wellspring".into(), String::new())?;
+    // A trace that was not served as a whole shows nothing of what it needs.
+    let comparison = match report.out_of_memory {
+        0 => saving(recorded.peak_reserved_bytes, report.peak_reserved_bytes),
+        refused => format!("{} not served", counted(refused, "request")),
+    };
     row(
         "reserved peak",
         mib(recorded.peak_reserved_bytes),
         mib(report.peak_reserved_bytes),
-        saving(recorded.peak_reserved_bytes, report.peak_reserved_bytes),
+        comparison,
     )?;
     row("page floor", mib(recorded.page_floor_bytes), String::new(), String::new())?;
     let levels = [

@@ -37,6 +37,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(LIBCLANG_VARIABLE).is_none_or(|path| path != tools.libclang) {
         return run_with_libclang(&tools);
     }
+    check_versions(&shell.read_file(tools.include.join("cudaTypedefs.h"))?, &symbols)?;
     let bindings = generate_bindings(&shell, &root, &symbols, &tools)?;
     let table = generate_table(&bindings, &symbols)?;
     for (name, content) in [("driver.rs", &bindings), ("table.rs", &table)] {
@@ -144,6 +145,20 @@ fn generate_bindings(
     Ok(builder.generate().context("bindgen refused the header")?.to_string())
 }
 
+/// `cudaTypedefs.h` names a type for every name and version that `cuGetProcAddress` knows. Asked
+/// for anything else, a driver gives an older function of the name, with another signature.
+fn check_versions(typedefs: &str, symbols: &[Symbol]) -> Result<()> {
+    for symbol in symbols {
+        let known = format!("PFN_{}_v{}", symbol.base, symbol.version);
+        let is_there = typedefs.match_indices(&known).any(|(at, _)| {
+            let rest = typedefs.get(at + known.len()..).unwrap_or_default();
+            !rest.starts_with(|next: char| next.is_ascii_digit())
+        });
+        ensure!(is_there, "the header knows no {known}: see cudaTypedefs.h for its versions");
+    }
+    Ok(())
+}
+
 /// The table is made from the signatures bindgen found, so the two cannot disagree.
 fn generate_table(bindings: &str, symbols: &[Symbol]) -> Result<String> {
     let signatures = signatures(bindings)?;
@@ -195,4 +210,22 @@ fn plain(ty: &syn::Type) -> String {
     let words = quote::quote!(#ty).to_string();
     let words = words.replace(":: std :: os :: raw :: ", "ffi::");
     words.replace(" :: ", "::").replace("* ", "*")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_versions;
+    use crate::symbols;
+
+    #[test]
+    fn a_version_that_the_header_does_not_know_is_refused() {
+        let typedefs = "typedef CUresult (CUDAAPI *PFN_cuX_v11000)(int);\n\
+                        typedef CUresult (CUDAAPI *PFN_cuY_v2000_ptsz)(int);";
+        let check = |text: &str| check_versions(typedefs, &symbols::parse(text).unwrap());
+        check("cuX 11000 required\ncuY 2000 required").unwrap();
+        for wrong in ["cuX 1100 required", "cuX 12000 required", "cuZ 2000 required"] {
+            let refusal = check(wrong).unwrap_err().to_string();
+            assert!(refusal.starts_with("the header knows no PFN_cu"), "{refusal}");
+        }
+    }
 }

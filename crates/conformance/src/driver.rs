@@ -208,7 +208,8 @@ impl Driver {
         let mut pointers: Vec<*mut c_void> =
             words.iter_mut().map(|word| ptr::from_mut(word).cast()).collect();
         let (kernel, stream, extra) = (kernel.raw(), stream.raw(), ptr::null_mut());
-        let pointers = pointers.as_mut_ptr();
+        // A kernel without parameters is given none: the driver must not look at an empty list.
+        let pointers = if words.is_empty() { ptr::null_mut() } else { pointers.as_mut_ptr() };
         call!(self.launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, extra))
     }
     /// Queues a host function. What it captures is leaked if the function never runs.
@@ -391,7 +392,7 @@ impl Driver {
     }
 
     pub(crate) fn graph_instantiate(&self, exec: &mut Exec, graph: Graph) -> CUresult {
-        exec.given_by(|raw| call!(self.graph_instantiate?(raw, graph.raw(), 0)))
+        exec.given_by(|raw| call!(self.graph_instantiate_with_flags?(raw, graph.raw(), 0)))
     }
     pub(crate) fn graph_launch(&self, exec: Exec, stream: Stream) -> CUresult {
         call!(self.graph_launch(exec.raw(), stream.raw()))

@@ -82,7 +82,7 @@ entry_points! {
     optional mem_pool_trim_to 11020 "cuMemPoolTrimTo" "cuMemPoolTrimTo" fn(CUmemoryPool, usize) -> CUresult;
     optional mem_pool_set_access 11020 "cuMemPoolSetAccess" "cuMemPoolSetAccess" fn(CUmemoryPool, *const CUmemAccessDesc, usize) -> CUresult;
     optional device_get_default_mem_pool 11020 "cuDeviceGetDefaultMemPool" "cuDeviceGetDefaultMemPool" fn(*mut CUmemoryPool, CUdevice) -> CUresult;
-    optional device_get_mem_pool 11030 "cuDeviceGetMemPool" "cuDeviceGetMemPool" fn(*mut CUmemoryPool, CUdevice) -> CUresult;
+    optional device_get_mem_pool 11020 "cuDeviceGetMemPool" "cuDeviceGetMemPool" fn(*mut CUmemoryPool, CUdevice) -> CUresult;
     optional device_set_mem_pool 11020 "cuDeviceSetMemPool" "cuDeviceSetMemPool" fn(CUdevice, CUmemoryPool) -> CUresult;
     optional mem_address_reserve 10020 "cuMemAddressReserve" "cuMemAddressReserve" fn(*mut CUdeviceptr, usize, usize, CUdeviceptr, ffi::c_ulonglong) -> CUresult;
     optional mem_address_free 10020 "cuMemAddressFree" "cuMemAddressFree" fn(CUdeviceptr, usize) -> CUresult;
@@ -110,7 +110,7 @@ entry_points! {
     required memset_d32_async 3020 "cuMemsetD32Async" "cuMemsetD32Async" fn(CUdeviceptr, ffi::c_uint, usize, CUstream) -> CUresult;
     optional graph_create 10000 "cuGraphCreate" "cuGraphCreate" fn(*mut CUgraph, ffi::c_uint) -> CUresult;
     required graph_destroy 10000 "cuGraphDestroy" "cuGraphDestroy" fn(CUgraph) -> CUresult;
-    optional graph_instantiate 12000 "cuGraphInstantiate" "cuGraphInstantiateWithFlags" fn(*mut CUgraphExec, CUgraph, ffi::c_ulonglong) -> CUresult;
+    optional graph_instantiate_with_flags 11040 "cuGraphInstantiateWithFlags" "cuGraphInstantiateWithFlags" fn(*mut CUgraphExec, CUgraph, ffi::c_ulonglong) -> CUresult;
     required graph_launch 10000 "cuGraphLaunch" "cuGraphLaunch" fn(CUgraphExec, CUstream) -> CUresult;
     required graph_exec_destroy 10000 "cuGraphExecDestroy" "cuGraphExecDestroy" fn(CUgraphExec) -> CUresult;
     optional graph_get_nodes 10000 "cuGraphGetNodes" "cuGraphGetNodes" fn(CUgraph, *mut CUgraphNode, *mut usize) -> CUresult;

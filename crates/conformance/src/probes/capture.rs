@@ -14,8 +14,7 @@ pub(crate) fn all(asker: &Asker<'_>) {
     exchanged_mode(asker);
 }
 
-/// In a process of its own: on an H200 a later capture of the same process, whose stream had the
-/// same handle again, once crashed in `cuGraphInstantiate`.
+/// In a process of its own: what a driver does after it is nobody's question.
 pub(crate) fn destroyed(asker: &Asker<'_>) {
     let captured = begun(asker, asker.stream(), GLOBAL);
     asker.code("destroy the capturing stream", asker.driver.stream_destroy(captured));

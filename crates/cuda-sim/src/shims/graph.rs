@@ -144,7 +144,7 @@ shims! {
         Ok(())
     }
 
-    "cuGraphInstantiate" graph_instantiate(
+    "cuGraphInstantiateWithFlags" graph_instantiate_with_flags(
         call,
         out: *mut CUgraphExec,
         handle: *mut CUgraph_st,

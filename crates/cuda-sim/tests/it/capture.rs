@@ -27,7 +27,7 @@ impl Rig {
         let (code, graph) = self.end(stream);
         assert_eq!(code, SUCCESS);
         let mut exec = ptr::null_mut();
-        ok!(self, graph_instantiate?(&raw mut exec, graph, 0));
+        ok!(self, graph_instantiate_with_flags?(&raw mut exec, graph, 0));
         ok!(self, graph_destroy(graph));
         exec
     }
@@ -197,7 +197,7 @@ fn a_user_object_lives_as_long_as_the_last_replay() {
     let (_, graph) = rig.end(a);
     ok!(rig, graph_retain_user_object?(graph, object, 1, 1));
     let mut exec = ptr::null_mut();
-    ok!(rig, graph_instantiate?(&raw mut exec, graph, 0));
+    ok!(rig, graph_instantiate_with_flags?(&raw mut exec, graph, 0));
     ok!(rig, graph_destroy(graph));
     ok!(rig, graph_launch(exec, a));
     ok!(rig, graph_exec_destroy(exec));

@@ -23,13 +23,13 @@ impl DriverGraph {
 
     pub(crate) fn instantiate(&self) -> Result<DriverExec, Error> {
         self.context.ready()?;
-        let call = self.context.table().graph_instantiate()?;
+        let call = self.context.table().graph_instantiate_with_flags()?;
         let _current = self.context.current()?;
         let _relaxed = self.context.relaxed()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the graph is live, and the result is ours to write.
         let code = unsafe { call(&raw mut raw, self.raw.get(), 0) };
-        self.context.check("cuGraphInstantiate", code)?;
+        self.context.check("cuGraphInstantiateWithFlags", code)?;
         Ok(DriverExec { context: Arc::clone(&self.context), raw: Handle(raw) })
     }
 }

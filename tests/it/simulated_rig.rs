@@ -41,6 +41,7 @@ impl SimulatedRig {
 
     /// A rig on a machine.
     pub fn on(machine: Machine) -> Self {
+        allocator::set_yield_point(cuda_sim::yield_point);
         let context = context(&machine);
         let desk = Desk::new(&context);
         let judge = desk.stream();

@@ -73,3 +73,5 @@ pub use error::{AllocError, FreeError, OutOfMemory, StreamUsage};
 pub use handle::{Block, Hold, OpenUse, RawBlock, Use};
 pub use source::{Piece, PlainSource, PoolKind, Region, Source, SourceError, VmmSource};
 pub use stats::{Gauge, ServedBy, Stats};
+#[doc(hidden)]
+pub use sync::set_yield_point;

@@ -9,7 +9,7 @@
 //! The one file of this crate with unsafe code. `loom_tests` models it.
 #![expect(unsafe_code, reason = "a lock hands out a reference that safe code cannot make")]
 
-use crate::sync::{AtomicBool, Cell, Ordering, spin_loop, yield_now};
+use crate::sync::{AtomicBool, Cell, Ordering, spin_loop, yield_now, yield_point};
 
 /// How often a waiting thread looks before it lets others run.
 const SPINS_MAX: u32 = 100;
@@ -34,6 +34,7 @@ impl<T> Lock<T> {
     /// Runs `work` with the value, while no other thread can. Not reentrant.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        yield_point();
         let order = (Ordering::Acquire, Ordering::Relaxed);
         if self.is_taken.compare_exchange(false, true, order.0, order.1).is_err() {
             self.wait();

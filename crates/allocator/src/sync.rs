@@ -56,3 +56,26 @@ impl<T> Cell<T> {
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell as Cell;
+
+/// Where a scheduler of host threads takes part: called before each lock of a shard is taken, in
+/// builds with debug assertions, so that interleavings inside a request are explored too (S7).
+#[cfg(not(loom))]
+static YIELD_POINT: OnceLock<fn()> = OnceLock::new();
+
+/// Lets a scheduler of host threads take part; the first one stays.
+#[doc(hidden)]
+pub fn set_yield_point(hook: fn()) {
+    #[cfg(not(loom))]
+    let _first_stays = YIELD_POINT.set(hook);
+    #[cfg(loom)]
+    let _loom_schedules = hook;
+}
+
+/// A point at which another host thread may go on.
+#[inline]
+pub(crate) fn yield_point() {
+    #[cfg(all(debug_assertions, not(loom)))]
+    if let Some(hook) = YIELD_POINT.get() {
+        hook();
+    }
+}

@@ -66,3 +66,4 @@ pub use machine::{Machine, MachineBuilder, TooManyMachines};
 pub use profile::DeviceProfile;
 pub use schedule::Schedule;
 pub use shadow::AccessKind;
+pub use threads::yield_point;

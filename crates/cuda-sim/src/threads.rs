@@ -161,9 +161,10 @@ fn seat() -> Option<(Arc<Baton>, usize)> {
     SEAT.with_borrow(Clone::clone)
 }
 
-/// A place where the schedule may switch to another thread.
+/// A place where the schedule may switch to another thread of [`crate::Machine::run_threads`];
+/// nothing on any other thread. For locks and other code that makes no driver call (S7).
 #[inline]
-pub(crate) fn yield_point() {
+pub fn yield_point() {
     if let Some((baton, own)) = seat() {
         baton.yield_point(own);
     }

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use xshell::{Shell, cmd};
 
+use crate::pinned;
 use crate::symbols::{self, Symbol};
 
 /// The header's package: the oldest toolkit of the newest supported major version.
@@ -42,12 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let table = generate_table(&bindings, &symbols)?;
     for (name, content) in [("driver.rs", &bindings), ("table.rs", &table)] {
         let path = root.join("bindings").join(name);
-        if options.check {
-            let present = shell.read_file(&path)?;
-            ensure!(present == *content, "{} is stale: run `cargo xtask bindgen`", path.display());
-        } else {
-            shell.write_file(&path, content)?;
-        }
+        pinned::settle(&shell, &path, content, options.check, "bindgen")?;
     }
     println!("bindings of {} entry points are {}", symbols.len(), outcome(options));
     if !options.check {
@@ -80,16 +76,7 @@ struct Tools {
 }
 
 fn fetch_tools(shell: &Shell) -> Result<Tools> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bindgen-tools");
-    if !target.join("complete").exists() {
-        shell.remove_path(&target)?;
-        let pip = "-m pip install --quiet --no-deps --only-binary=:all: --target";
-        let words: Vec<&str> = pip.split(' ').collect();
-        cmd!(shell, "python3 {words...} {target} {HEADER_PACKAGE} {LIBCLANG_PACKAGE}")
-            .run()
-            .context("fetching the pinned header and libclang with pip")?;
-        shell.write_file(target.join("complete"), "")?;
-    }
+    let target = pinned::fetch(shell, "bindgen-tools", &[HEADER_PACKAGE, LIBCLANG_PACKAGE])?;
     let include = find(&target, "cuda.h").context("the header package holds no cuda.h")?;
     let libclang = find(&target, "libclang.so").context("the package holds no libclang.so")?;
     Ok(Tools { include, libclang })

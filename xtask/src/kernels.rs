@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use xshell::{Shell, cmd};
 
+use crate::pinned;
+
 /// The compiler and what it reads, of the oldest toolkit of the newest supported major version:
 /// PTX carries its compiler's version, and a driver refuses PTX that is newer than itself.
 const COMPILER_PACKAGES: [&str; 4] = [
@@ -39,12 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ptx.lines().any(|line| line == PTX_VERSION),
         "the compiler did not write {PTX_VERSION}: is its package still pinned?"
     );
-    if options.check {
-        let present = shell.read_file(&path)?;
-        ensure!(present == ptx, "{} is stale: run `cargo xtask kernels`", path.display());
-    } else {
-        shell.write_file(&path, &ptx)?;
-    }
+    pinned::settle(&shell, &path, &ptx, options.check, "kernels")?;
     let entries = ptx.lines().filter(|line| line.starts_with(".visible .entry")).count();
     let outcome = if options.check { "up to date" } else { "written" };
     println!("PTX of {entries} kernels is {outcome}");
@@ -56,16 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Where `nvcc` lies once fetched.
 fn fetch_compiler(shell: &Shell) -> Result<PathBuf> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kernel-tools");
-    if !target.join("complete").exists() {
-        shell.remove_path(&target)?;
-        let pip = "-m pip install --quiet --no-deps --only-binary=:all: --target";
-        let words: Vec<&str> = pip.split(' ').collect();
-        cmd!(shell, "python3 {words...} {target} {COMPILER_PACKAGES...}")
-            .run()
-            .context("fetching the pinned compiler packages with pip")?;
-        shell.write_file(target.join("complete"), "")?;
-    }
+    let target = pinned::fetch(shell, "kernel-tools", &COMPILER_PACKAGES)?;
     let compiler = target.join("nvidia/cu13/bin/nvcc");
     ensure!(compiler.is_file(), "the packages hold no {}", compiler.display());
     Ok(compiler)

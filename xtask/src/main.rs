@@ -11,6 +11,7 @@ mod bindgen;
 mod ci;
 mod gpu;
 mod kernels;
+mod pinned;
 #[cfg(feature = "bindgen")]
 mod symbols;
 mod tidy;

@@ -267,6 +267,20 @@ impl Context {
         self.core.synchronous.store(synchronous, Ordering::Relaxed);
     }
 
+    /// From now on, and for every context of this driver, the answers to questions (`query` on
+    /// events, fences, streams and submissions, and `.await`) settle nothing: which slot a stream
+    /// gets, which waits are made, what stays gated and what
+    /// [`StreamOrder::knows_settled`](crate::StreamOrder::knows_settled) says then depend on the
+    /// calls of the program alone, not on how far the device came (R9). Host synchronization
+    /// settles. What is *known* stays as it is.
+    ///
+    /// Called before the first stream is made, everything is so; there is no way back. It costs a
+    /// wait that would have been left out, and slots of retired streams are used again only after
+    /// a host synchronization, or when all 65,536 are taken.
+    pub fn keep_answers_apart(&self) {
+        self.core.registry().keep_answers_apart();
+    }
+
     /// Events that wait in the pool to be used by a fence.
     #[must_use]
     pub fn pooled_events(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::capture::CaptureState;
 use crate::context::Context;
 use crate::driver::{DriverEvent, EventKind};
 use crate::error::Error;
-use crate::order::{EventVersion, Stamp};
+use crate::order::{EventVersion, Frontier, Registry, Stamp};
 use crate::stream_core::StreamCore;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 
@@ -216,7 +216,7 @@ impl Event {
     /// # Errors
     /// It was recorded in a capture; or the driver's answer.
     pub fn query(&self) -> Result<bool, Error> {
-        self.ask(DriverEvent::query)
+        self.ask(DriverEvent::query, Registry::learn_answered)
     }
 
     /// Blocks until the record that is the last one now has passed.
@@ -224,13 +224,17 @@ impl Event {
     /// # Errors
     /// It was recorded in a capture; or the driver's answer.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.ask(|raw| raw.synchronize().map(|()| true))?;
+        self.ask(|raw| raw.synchronize().map(|()| true), Registry::learn_synchronized)?;
         self.inner.context.core().close_graves();
         Ok(())
     }
 
     /// Makes a call that says whether the last record has passed, and credits its claim.
-    fn ask(&self, call: impl FnOnce(&DriverEvent) -> Result<bool, Error>) -> Result<bool, Error> {
+    fn ask(
+        &self,
+        call: impl FnOnce(&DriverEvent) -> Result<bool, Error>,
+        learn: impl FnOnce(&Registry, &Frontier),
+    ) -> Result<bool, Error> {
         let version = self.inner.version.quiet();
         let last = lock(&self.inner.last).clone();
         if let LastRecord::Captured(_) = last {
@@ -241,7 +245,7 @@ impl Event {
             && let LastRecord::Stamped(stamp) = last
             && self.is_credible(version)
         {
-            self.inner.context.core().registry().learn_complete(&stamp.frontier);
+            learn(self.inner.context.core().registry(), &stamp.frontier);
         }
         Ok(passed)
     }

@@ -71,13 +71,18 @@ impl Fence {
     /// recorded, and the point is not known to be done (R5).
     #[must_use]
     pub fn is_gated(&self) -> bool {
-        self.inner.stamp.gated && !self.is_known_complete()
+        self.inner.stamp.gated && !self.is_settled()
     }
 
     /// Whether the fence is known to have passed. Makes no driver call.
     #[must_use]
     pub fn is_known_complete(&self) -> bool {
         self.inner.registry.is_complete(self.point())
+    }
+
+    /// The same by what is settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.inner.registry.is_settled(self.point())
     }
 
     /// Asks the device whether the fence has passed; what is known is not asked.
@@ -90,7 +95,8 @@ impl Fence {
         }
         let passed = self.event().query()?;
         if passed {
-            self.learn();
+            // The stamp was read before the record, so before any question about it.
+            self.inner.registry.learn_answered(self.frontier());
         }
         Ok(passed)
     }
@@ -100,16 +106,11 @@ impl Fence {
     /// # Errors
     /// The driver's answer, or that this is a host function.
     pub fn synchronize(&self) -> Result<(), Error> {
-        if !self.is_known_complete() {
+        if !self.is_settled() {
             self.event().synchronize()?;
-            self.learn();
+            self.inner.registry.learn_synchronized(self.frontier());
         }
         Ok(())
-    }
-
-    /// The stamp was read before the record, so before any question about it.
-    fn learn(&self) {
-        self.inner.registry.learn_complete(self.frontier());
     }
 }
 

@@ -73,8 +73,11 @@ impl FenceList {
     pub(crate) fn pending(&self, ahead: usize) -> Option<Fence> {
         let mut fences = self.lock();
         let passed = fences.take_passed();
+        // Where answers are kept apart, those that were answered stay until they are settled.
+        let first = fences.pending.partition_point(Fence::is_known_complete);
         let newest = fences.pending.len().saturating_sub(1);
-        let fence = fences.pending.get(ahead.min(newest)).cloned();
+        let fence = fences.pending.get((first + ahead).min(newest)).cloned();
+        let fence = fence.filter(|fence| !fence.is_known_complete());
         drop(fences);
         drop(passed);
         fence
@@ -88,10 +91,10 @@ impl Fences {
         self.pending.range(first..)
     }
 
-    /// The oldest fences that are known to have passed.
+    /// The oldest fences that are settled.
     fn take_passed(&mut self) -> Vec<Fence> {
         let mut passed = Vec::new();
-        while self.pending.front().is_some_and(Fence::is_known_complete) {
+        while self.pending.front().is_some_and(Fence::is_settled) {
             passed.extend(self.pending.pop_front());
         }
         passed

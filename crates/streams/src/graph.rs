@@ -219,7 +219,7 @@ impl Drop for GraphExec {
         let replays = std::mem::take(&mut *lock(&self.replays));
         let mut fences = Vec::new();
         let mut all_fenced = true;
-        for replay in replays.iter().filter(|replay| !replay.order().is_complete(replay.point())) {
+        for replay in replays.iter().filter(|replay| !replay.order().is_settled(replay.point())) {
             match replay.fence() {
                 Ok(fence) => fences.push(fence),
                 Err(_) => all_fenced = false,
@@ -248,7 +248,7 @@ impl Grave {
     }
 
     pub(crate) fn first_open_fence(&self) -> Option<&Fence> {
-        self.fences.iter().find(|fence| !fence.is_known_complete())
+        self.fences.iter().find(|fence| !fence.is_settled())
     }
 }
 

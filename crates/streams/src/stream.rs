@@ -154,7 +154,7 @@ impl Stream {
     /// As for [`Submission::fence`]; or the driver's answer.
     pub fn wait_submission(&self, submission: &Submission) -> Result<(), Error> {
         self.order.core().check_driver(submission.order().core().registry())?;
-        if self.order.knows(submission.point()) && !submission.is_captured() {
+        if self.order.knows_settled(submission.point()) && !submission.is_captured() {
             return Ok(());
         }
         self.order.wait_fence_anyway(&submission.fence()?)

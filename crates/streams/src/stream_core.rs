@@ -148,7 +148,7 @@ impl StreamHandle {
     /// Records the last fence, if one is needed and can be, and has it asked for by others.
     fn leave_fence(&self, mark: u64) {
         let core = &self.core;
-        if core.slot().is_complete(mark) {
+        if core.slot().is_settled(mark) {
             return;
         }
         let needed = core.fences.covering(mark).is_none();
@@ -158,7 +158,7 @@ impl StreamHandle {
             let _ = core.record_fence_at(&self.raw, mark);
         }
         if let Some(last) = core.fences.last()
-            && !last.is_known_complete()
+            && !last.is_settled()
         {
             core.context.adopt_orphan(last);
         }
@@ -388,7 +388,7 @@ impl StreamCore {
         let token = lock(&self.last_token).upgrade();
         if let Some(token) = token
             && !token.is_settled()
-            && !self.registry.is_complete(token.point())
+            && !self.registry.is_settled(token.point())
         {
             let shared = self.fence_without_news();
             token.settle(shared.map_or_else(|| self.record_fence(raw, adding), Ok)?);
@@ -447,7 +447,7 @@ impl StreamCore {
         let stamp = self.slot().stamp_at(self.me, self.slot().submitted(), false);
         let idle = entered.raw().query()?;
         if idle {
-            self.registry.learn_complete(&stamp.frontier);
+            self.registry.learn_answered(&stamp.frontier);
         }
         Ok(idle)
     }
@@ -456,7 +456,7 @@ impl StreamCore {
     pub(crate) fn synchronize(&self, entered: &Entered) -> Result<(), Error> {
         let stamp = self.slot().stamp_at(self.me, self.slot().submitted(), false);
         entered.raw().synchronize()?;
-        self.registry.learn_complete(&stamp.frontier);
+        self.registry.learn_synchronized(&stamp.frontier);
         Ok(())
     }
 

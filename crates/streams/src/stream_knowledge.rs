@@ -35,8 +35,8 @@ impl StreamCore {
 
     /// Whether something is queued that is known to wait for the host.
     pub(crate) fn is_gated(&self) -> bool {
-        // In this order: while the last mark is not complete, the slot has no other stream.
-        let ended = |last| self.slot().is_gated() && !self.slot().is_complete(last);
+        // In this order: while the last mark is not settled, the slot has no other stream.
+        let ended = |last| self.slot().is_gated() && !self.slot().is_settled(last);
         self.last().unless_ended(|| self.slot().is_gated(), ended)
     }
 
@@ -53,8 +53,28 @@ impl StreamCore {
         self.last().unless_ended(|| self.registry().knows_all(self.me(), frontier), ended)
     }
 
+    /// As [`StreamCore::knows`], by what is settled.
+    pub(crate) fn knows_settled(&self, point: Point) -> bool {
+        let ended = |last| self.knew_settled(last, point);
+        self.last().unless_ended(|| self.registry().knows_settled(self.me(), point), ended)
+    }
+
+    /// The same for all of `frontier`.
+    pub(crate) fn knows_all_settled(&self, frontier: &Frontier) -> bool {
+        let ended = |last| frontier.iter().all(|point| self.knew_settled(last, point));
+        self.last().unless_ended(|| self.registry().knows_all_settled(self.me(), frontier), ended)
+    }
+
+    fn knew_settled(&self, last: u64, point: Point) -> bool {
+        self.is_mine(last, point) || self.registry().is_settled(point)
+    }
+
+    fn is_mine(&self, last: u64, point: Point) -> bool {
+        point.stream == self.me() && point.mark <= last
+    }
+
     /// What a stream that ended with `last` knows. Its clock went with its slot.
     fn knew(&self, last: u64, point: Point) -> bool {
-        (point.stream == self.me() && point.mark <= last) || self.registry().is_complete(point)
+        self.is_mine(last, point) || self.registry().is_complete(point)
     }
 }

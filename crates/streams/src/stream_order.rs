@@ -125,6 +125,21 @@ impl StreamOrder {
         self.core.registry().is_complete(point)
     }
 
+    /// As [`StreamOrder::knows`], but by what is settled: what the calls of the program say, the
+    /// answers to questions left out where they are kept apart
+    /// ([`Context::keep_answers_apart`]). No driver call.
+    #[must_use]
+    pub fn knows_settled(&self, point: Point) -> bool {
+        self.core.knows_settled(point)
+    }
+
+    /// As [`StreamOrder::is_complete`], but by what is settled. No driver call.
+    #[inline]
+    #[must_use]
+    pub fn is_settled(&self, point: Point) -> bool {
+        self.core.registry().is_settled(point)
+    }
+
     /// Whether others may submit to the stream: then every position is new. Not of a retired one.
     #[must_use]
     pub fn is_shared(&self) -> bool {
@@ -259,7 +274,7 @@ impl StreamOrder {
     /// The same for a wait the user asked for, which the legacy stream takes too.
     pub(crate) fn wait_fence_anyway(&self, fence: &Fence) -> Result<(), Error> {
         self.core.check_driver(fence.registry())?;
-        if self.knows_all(fence.frontier()) && !self.is_retired() {
+        if self.core.knows_all_settled(fence.frontier()) && !self.is_retired() {
             return Ok(());
         }
         let entered = self.core.enter()?;
@@ -278,7 +293,7 @@ impl StreamOrder {
     /// There is no such fence, and none can be recorded (see [`StreamOrder::fence_now`]), or the
     /// point is past the end of a stream that is gone; or the driver's answer.
     pub fn synchronize_point(&self, point: Point) -> Result<(), Error> {
-        if self.is_complete(point) {
+        if self.is_settled(point) {
             return Ok(());
         }
         if self.core.last().get().is_some_and(|last| last < point.mark) {

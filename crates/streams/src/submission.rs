@@ -128,7 +128,7 @@ impl Submission {
     /// # Errors
     /// The driver's answer, or as for [`Submission::fence`].
     pub fn wait(&self) -> Result<(), Error> {
-        if !self.token.captured && self.order.is_complete(self.token.point) {
+        if !self.token.captured && self.order.is_settled(self.token.point) {
             return Ok(());
         }
         self.fence()?.synchronize()?;

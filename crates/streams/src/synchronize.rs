@@ -17,7 +17,7 @@ impl Context {
         core.refuse_while_capturing()?;
         let covered = core.registry().positions_in(core.id());
         core.raw.synchronize()?;
-        core.registry().learn_complete(&covered);
+        core.registry().learn_synchronized(&covered);
         core.sweep()
     }
 }

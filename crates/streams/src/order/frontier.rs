@@ -73,9 +73,9 @@ impl Frontier {
         self.points.len()
     }
 
-    /// Drops the points that are known complete: they say nothing any more.
-    pub fn prune_complete(&mut self, registry: &Registry) {
-        self.points.retain(|point| !registry.is_complete(*point));
+    /// Drops the points that are settled: they say nothing any more, to anybody.
+    pub fn prune_settled(&mut self, registry: &Registry) {
+        self.points.retain(|point| !registry.is_settled(*point));
     }
 
     fn place(&self, stream: StreamSlot) -> Result<usize, usize> {

@@ -1,7 +1,7 @@
 //! Every stream of one driver, living or gone, and what is known about each.
 
 use super::{Frontier, Point, Slot, Stamp, StreamSlot};
-use crate::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, lock};
 
 const CHUNK: usize = 64;
 const CHUNKS: usize = 1024;
@@ -14,7 +14,7 @@ type Chunk = Box<[Arc<Slot>]>;
 /// Every stream of one driver, living or gone, and what is known about each.
 ///
 /// Reading takes no lock: slots live in chunks that are made once and never move. A stream's slot
-/// is used again when the stream is retired and its last point is complete, whether or not its
+/// is used again when the stream is retired and its last point is settled, whether or not its
 /// [`StreamOrder`](crate::StreamOrder) is still held, so memory is bounded by the streams that
 /// live at one time.
 #[derive(Debug)]
@@ -23,12 +23,14 @@ pub struct Registry {
     /// Slots ever opened.
     opened: AtomicU32,
     free: Mutex<FreeSlots>,
+    /// Answers to questions settle nothing.
+    keeps_answers_apart: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct FreeSlots {
     ready: Vec<StreamSlot>,
-    /// Gone, but not yet known complete.
+    /// Gone, but not yet settled.
     draining: Vec<StreamSlot>,
 }
 
@@ -38,12 +40,22 @@ impl Registry {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             opened: AtomicU32::new(0),
             free: Mutex::default(),
+            keeps_answers_apart: AtomicBool::new(false),
         }
+    }
+
+    /// From now on, what only the answer to a question told is not settled (R9).
+    pub(crate) fn keep_answers_apart(&self) {
+        self.keeps_answers_apart.store(true, Ordering::SeqCst);
     }
 
     /// A slot for a new stream of `context`, or `None` when all are taken.
     pub(crate) fn open(&self, context: u64, shared: bool) -> Option<StreamSlot> {
-        let me = self.take_free().or_else(|| self.append())?;
+        let settled = |slot: &Slot| !slot.has_unsettled();
+        let done = |slot: &Slot| slot.is_complete(slot.submitted());
+        let taken = self.take_free(settled).or_else(|| self.append());
+        // Rather than refuse, a slot is taken that was only seen to be done.
+        let me = taken.or_else(|| self.take_free(done))?;
         self.slot(me)?.open(context, shared);
         Some(me)
     }
@@ -53,14 +65,14 @@ impl Registry {
         lock(&self.free).draining.push(me);
     }
 
-    fn take_free(&self) -> Option<StreamSlot> {
+    fn take_free(&self, is_over: impl Fn(&Slot) -> bool) -> Option<StreamSlot> {
         let mut free = lock(&self.free);
         if let Some(me) = free.ready.pop() {
             return Some(me);
         }
         let draining = std::mem::take(&mut free.draining);
         let (done, still) =
-            draining.into_iter().partition(|&me| self.slot(me).is_some_and(|s| !s.has_news()));
+            draining.into_iter().partition(|&me| self.slot(me).is_some_and(&is_over));
         free.ready = done;
         free.draining = still;
         free.ready.pop()
@@ -94,29 +106,67 @@ impl Registry {
         self.slot(point.stream).is_some_and(|slot| slot.is_complete(point.mark))
     }
 
+    /// Whether everything up to `point` is known to be done by what the calls of the program say,
+    /// answers to questions left out where they are kept apart. Makes no driver call.
+    #[must_use]
+    pub fn is_settled(&self, point: Point) -> bool {
+        self.slot(point.stream).is_some_and(|slot| slot.is_settled(point.mark))
+    }
+
     /// Whether the next operation on `stream` is known to come after `point`.
     #[must_use]
     pub fn knows(&self, stream: StreamSlot, point: Point) -> bool {
-        point.stream == stream
-            || self.is_complete(point)
-            || self.slot(stream).is_some_and(|slot| slot.clock_covers(point))
+        point.stream == stream || self.is_complete(point) || self.clock_covers(stream, point)
+    }
+
+    /// The same by what is settled.
+    #[must_use]
+    pub fn knows_settled(&self, stream: StreamSlot, point: Point) -> bool {
+        point.stream == stream || self.is_settled(point) || self.clock_covers(stream, point)
+    }
+
+    fn clock_covers(&self, stream: StreamSlot, point: Point) -> bool {
+        self.slot(stream).is_some_and(|slot| slot.clock_covers(point))
     }
 
     /// Whether the next operation on `stream` is known to come after all of `frontier`.
     #[must_use]
     pub fn knows_all(&self, stream: StreamSlot, frontier: &Frontier) -> bool {
-        let mut open = frontier
-            .iter()
-            .filter(|point| point.stream != stream && !self.is_complete(*point))
-            .peekable();
+        self.covers_open(stream, frontier, |point| self.is_complete(point))
+    }
+
+    /// The same by what is settled.
+    #[must_use]
+    pub fn knows_all_settled(&self, stream: StreamSlot, frontier: &Frontier) -> bool {
+        self.covers_open(stream, frontier, |point| self.is_settled(point))
+    }
+
+    fn covers_open(
+        &self,
+        stream: StreamSlot,
+        frontier: &Frontier,
+        is_over: impl Fn(Point) -> bool,
+    ) -> bool {
+        let mut open =
+            frontier.iter().filter(|point| point.stream != stream && !is_over(*point)).peekable();
         open.peek().is_none() || self.slot(stream).is_some_and(|slot| slot.clock_covers_all(open))
     }
 
-    /// A query or a synchronization that began after the frontier was stamped said yes.
-    pub(crate) fn learn_complete(&self, frontier: &Frontier) {
+    /// A query that began after the frontier was stamped said yes.
+    pub(crate) fn learn_answered(&self, frontier: &Frontier) {
+        let apart = self.keeps_answers_apart.load(Ordering::SeqCst);
+        self.learn(frontier, if apart { Slot::learn_complete } else { Slot::learn_settled });
+    }
+
+    /// A synchronization that began after the frontier was stamped has returned.
+    pub(crate) fn learn_synchronized(&self, frontier: &Frontier) {
+        self.learn(frontier, Slot::learn_settled);
+    }
+
+    fn learn(&self, frontier: &Frontier, learn: impl Fn(&Slot, u64)) {
         for point in frontier.iter() {
             if let Some(slot) = self.slot(point.stream) {
-                slot.learn_complete(point.mark);
+                learn(slot, point.mark);
             }
         }
     }
@@ -125,7 +175,7 @@ impl Registry {
     pub(crate) fn learn_wait(&self, stream: StreamSlot, stamp: &Stamp, waited: u64) {
         if let Some(slot) = self.slot(stream) {
             slot.join(stream, &stamp.frontier, self);
-            let open = stamp.frontier.iter().any(|point| !self.is_complete(point));
+            let open = stamp.frontier.iter().any(|point| !self.is_settled(point));
             if stamp.gated && open {
                 slot.gate(waited);
             }

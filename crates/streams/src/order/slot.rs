@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 const SHARED: u32 = 1;
 /// In `submitted`: the stream takes no more work, and its last mark is the rest of the word.
 const RETIRED: u64 = 1 << 63;
-/// A clock longer than this drops its complete points at the next join.
+/// A clock longer than this drops its settled points at the next join.
 const CLOCK_POINTS_MAX: usize = 8;
 
 /// One stream's counters and clock; see the module's rules.
@@ -17,6 +17,8 @@ pub(crate) struct Slot {
     submitted: AtomicU64,
     /// Every submission up to this one is known to be done.
     complete: AtomicU64,
+    /// The same, but without what only answers to questions told, where these are kept apart.
+    settled: AtomicU64,
     /// Driver calls begun, and driver calls that returned: equal when none is in flight.
     started: AtomicU64,
     finished: AtomicU64,
@@ -33,6 +35,7 @@ impl Slot {
         Self {
             submitted: AtomicU64::new(0),
             complete: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             started: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             gated: AtomicU64::new(0),
@@ -148,12 +151,12 @@ impl Slot {
     pub(crate) fn join(&self, me: StreamSlot, frontier: &Frontier, registry: &Registry) {
         let mut clock = lock(&self.clock);
         for point in frontier.iter() {
-            if point.stream != me && !registry.is_complete(point) {
+            if point.stream != me && !registry.is_settled(point) {
                 clock.insert(point);
             }
         }
         if CLOCK_POINTS_MAX < clock.len() {
-            clock.prune_complete(registry);
+            clock.prune_settled(registry);
         }
     }
 
@@ -177,13 +180,23 @@ impl Slot {
         mark <= self.complete.load(Ordering::Acquire)
     }
 
-    /// Whether anybody may hold a point that is not known complete.
-    pub(crate) fn has_news(&self) -> bool {
-        !self.is_complete(self.submitted())
+    #[inline]
+    pub(crate) fn is_settled(&self, mark: u64) -> bool {
+        mark <= self.settled.load(Ordering::Acquire)
+    }
+
+    /// Whether anybody may hold a point that is not settled.
+    pub(crate) fn has_unsettled(&self) -> bool {
+        !self.is_settled(self.submitted())
     }
 
     pub(crate) fn learn_complete(&self, mark: u64) {
         self.complete.fetch_max(mark, Ordering::AcqRel);
+    }
+
+    pub(crate) fn learn_settled(&self, mark: u64) {
+        self.learn_complete(mark);
+        self.settled.fetch_max(mark, Ordering::AcqRel);
     }
 
     /// What was submitted up to `mark` may wait for the host.
@@ -192,6 +205,6 @@ impl Slot {
     }
 
     pub(crate) fn is_gated(&self) -> bool {
-        !self.is_complete(self.gated.load(Ordering::Acquire))
+        !self.is_settled(self.gated.load(Ordering::Acquire))
     }
 }

@@ -19,6 +19,7 @@ mod memory;
 mod operations;
 mod random_programs;
 mod rig;
+mod settled;
 mod slots;
 mod streams_of_others;
 mod threads;

@@ -63,7 +63,7 @@ fn o3_completion_joins_only_what_was_stamped_before_the_query() {
     let early = engine.submit(streams[0]);
     let stamp = engine.record(streams[0]);
     let late = engine.submit(streams[0]);
-    engine.registry.learn_complete(&stamp.frontier);
+    engine.registry.learn_answered(&stamp.frontier);
     assert!(engine.registry.is_complete(early));
     assert!(!engine.registry.is_complete(late));
 }
@@ -112,9 +112,9 @@ fn l21_a_wait_is_a_submission_so_a_later_point_is_not_complete_with_an_older_mar
     let of_a = engine.record(streams[0]);
     engine.wait(streams[1], &of_a);
     let freed = engine.position(streams[1]);
-    engine.registry.learn_complete(&older.frontier);
+    engine.registry.learn_answered(&older.frontier);
     assert!(!engine.registry.is_complete(freed));
-    engine.registry.learn_complete(&engine.record(streams[1]).frontier);
+    engine.registry.learn_answered(&engine.record(streams[1]).frontier);
     assert!(engine.registry.is_complete(freed));
 }
 
@@ -152,7 +152,7 @@ fn r5_a_gate_passes_to_waiters_and_ends_with_completion() {
     let of_waiter = engine.record(streams[1]);
     engine.wait(streams[2], &of_waiter);
     assert!(engine.slot(streams[2]).is_gated(), "through two waits");
-    engine.registry.learn_complete(&engine.record(streams[2]).frontier);
+    engine.registry.learn_answered(&engine.record(streams[2]).frontier);
     assert!(streams.iter().all(|&me| !engine.slot(me).is_gated()));
 }
 
@@ -168,7 +168,7 @@ fn o6_a_retired_stream_has_one_last_position_shared_or_not() {
         assert!(slot.is_retired());
         assert_eq!(slot.position(), last);
         assert_eq!(slot.retire(), last);
-        registry.learn_complete(&Frontier::from(Point { stream: me, mark: last }));
+        registry.learn_answered(&Frontier::from(Point { stream: me, mark: last }));
         registry.close(me);
         assert_eq!(registry.open(1, false), Some(me));
         assert!(!slot.is_retired());
@@ -183,7 +183,7 @@ fn o10_positions_of_one_context_say_nothing_of_another() {
     let elsewhere = engine.registry.open(2, false).unwrap();
     let here = engine.submit(streams[0]);
     let there = engine.submit(elsewhere);
-    engine.registry.learn_complete(&engine.registry.positions_in(1));
+    engine.registry.learn_answered(&engine.registry.positions_in(1));
     assert!(engine.registry.is_complete(here));
     assert!(!engine.registry.is_complete(there));
 }
@@ -195,7 +195,7 @@ fn o12_a_slot_is_used_again_only_when_complete_and_old_points_stay_complete() {
     engine.registry.close(streams[0]);
     let second = engine.registry.open(1, false).unwrap();
     assert_ne!(second, streams[0], "the first is not complete yet");
-    engine.registry.learn_complete(&Frontier::from(last));
+    engine.registry.learn_answered(&Frontier::from(last));
     let third = engine.registry.open(1, false).unwrap();
     assert_eq!(third, streams[0]);
     assert!(engine.registry.is_complete(last));
@@ -212,7 +212,7 @@ fn o12_a_thousand_streams_one_after_the_other_take_one_slot() {
         let slot = registry.slot(me).unwrap();
         slot.start();
         let mark = slot.finish(true).unwrap();
-        registry.learn_complete(&Frontier::from(Point { stream: me, mark }));
+        registry.learn_answered(&Frontier::from(Point { stream: me, mark }));
         registry.close(me);
         assert_eq!(me.index(), 0);
     }
@@ -225,7 +225,7 @@ fn o12_a_clock_drops_what_is_complete() {
         engine.submit(other);
         let stamp = engine.record(other);
         engine.wait(streams[0], &stamp);
-        engine.registry.learn_complete(&stamp.frontier);
+        engine.registry.learn_answered(&stamp.frontier);
     }
     assert!(engine.slot(streams[0]).clock_len() <= 9);
 }

@@ -10,6 +10,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod order;
 pub mod rig;
+pub mod snapshot;
 pub mod split_merge;
 pub mod uses;
 pub mod waits;
@@ -115,6 +116,11 @@ scenarios! {
         a_graph_holds_what_it_uses
         memory_goes_in_and_out_of_a_capture
         the_allocator_breaks_no_capture
+    }
+    snapshot {
+        a_snapshot_shows_every_block_in_its_state
+        every_figure_is_found_again_in_a_snapshot
+        a_snapshot_says_whether_a_request_fits
     }
     exit {
         an_allocator_may_go_while_blocks_are_pending

@@ -15,7 +15,7 @@ use crate::release::BlockKey;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardSetup, ShardState};
 use crate::source::{PlainSource, Source, VmmSource};
-use crate::stats::{SharedCounters, Stats};
+use crate::stats::SharedCounters;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64};
 use crate::table::{ShardTable, place};
 use crate::wait::Need;
@@ -30,7 +30,7 @@ use crate::wait::Need;
 /// goes back to the device, after a synchronisation of the streams that used it.
 #[derive(Clone)]
 pub struct Allocator {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What clones and blocks share.
@@ -197,17 +197,6 @@ impl Allocator {
             self.inner.poll_all();
         }
         self.inner.trim(bytes).map_err(AllocError::Source)
-    }
-
-    /// The figures now. Visits every shard; not for the hot path.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.inner.stats()
-    }
-
-    /// Starts all peaks again from the current values.
-    pub fn reset_peaks(&self) {
-        self.inner.counters.reset_peaks(self.inner.allocated_bytes());
     }
 }
 
@@ -451,29 +440,6 @@ impl Inner {
     /// A drop met an error that it could not return.
     pub(crate) fn count_drop_error(&self) {
         self.counters.drop_errors.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn stats(&self) -> Stats {
-        let order = Ordering::Relaxed;
-        let shared = &self.counters;
-        let mut stats = Stats::default();
-        for (_, shard) in self.shards.iter() {
-            shard.with(|state| state.add_to(&mut stats));
-        }
-        stats.allocated_bytes.current = self.allocated_bytes();
-        stats.allocated_bytes.peak = shared.allocated_peak.load(order);
-        stats.pending_bytes.current = shared.pending.load(order);
-        stats.pending_bytes.peak = shared.pending_peak.load(order);
-        stats.active_bytes.current = stats.allocated_bytes.current + stats.pending_bytes.current;
-        stats.active_bytes.peak = shared.active_peak.load(order);
-        stats.reserved_bytes.current = shared.reserved.load(order);
-        stats.reserved_bytes.peak = shared.reserved_peak.load(order);
-        stats.num_device_alloc = shared.device_alloc.load(order);
-        stats.num_device_free = shared.device_free.load(order);
-        stats.num_alloc_retries = shared.retries.load(order);
-        stats.num_ooms = shared.out_of_memory.load(order);
-        stats.drop_errors = shared.drop_errors.load(order);
-        stats
     }
 }
 

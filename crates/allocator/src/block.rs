@@ -266,6 +266,11 @@ impl BlockRecord {
         &mut self.foreign_mut().uses
     }
 
+    /// The streams that were said to use the block since it was handed out.
+    pub(crate) fn used_by(&self) -> impl Iterator<Item = StreamSlot> + '_ {
+        self.foreign.iter().flat_map(|foreign| foreign.uses.iter().map(|used| used.order.slot()))
+    }
+
     /// Who used the block, taken away.
     pub(crate) fn take_uses(&mut self) -> Uses {
         let taken = self.foreign.as_mut().map(|foreign| std::mem::take(&mut foreign.uses));

@@ -36,7 +36,10 @@ mod allocator;
 mod config;
 mod device_bytes;
 mod error;
+mod figures;
 mod handle;
+mod snapshot;
+mod snapshot_check;
 mod stats;
 
 mod bytes;
@@ -71,6 +74,8 @@ pub use config::Sabotage;
 pub use config::{Config, Policy};
 pub use error::{AllocError, FreeError, OutOfMemory, StreamUsage};
 pub use handle::{Block, Hold, OpenUse, RawBlock, Use};
+pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
+pub use snapshot_check::Mismatch;
 pub use source::{Piece, PlainSource, PoolKind, Region, Source, SourceError, VmmSource};
 pub use stats::{Gauge, ServedBy, Stats};
 #[doc(hidden)]

@@ -1,0 +1,43 @@
+//! The figures of an allocator, added up over its shards.
+
+use crate::allocator::{Allocator, Inner};
+use crate::stats::Stats;
+use crate::sync::Ordering;
+
+impl Allocator {
+    /// The figures now. Visits every shard; not for the hot path.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    /// Starts all peaks again from the current values.
+    pub fn reset_peaks(&self) {
+        self.inner.counters.reset_peaks(self.inner.allocated_bytes());
+    }
+}
+
+impl Inner {
+    fn stats(&self) -> Stats {
+        let order = Ordering::Relaxed;
+        let shared = &self.counters;
+        let mut stats = Stats::default();
+        for (_, shard) in self.shards.iter() {
+            shard.with(|state| state.add_to(&mut stats));
+        }
+        stats.allocated_bytes.current = self.allocated_bytes();
+        stats.allocated_bytes.peak = shared.allocated_peak.load(order);
+        stats.pending_bytes.current = shared.pending.load(order);
+        stats.pending_bytes.peak = shared.pending_peak.load(order);
+        stats.active_bytes.current = stats.allocated_bytes.current + stats.pending_bytes.current;
+        stats.active_bytes.peak = shared.active_peak.load(order);
+        stats.reserved_bytes.current = shared.reserved.load(order);
+        stats.reserved_bytes.peak = shared.reserved_peak.load(order);
+        stats.num_device_alloc = shared.device_alloc.load(order);
+        stats.num_device_free = shared.device_free.load(order);
+        stats.num_alloc_retries = shared.retries.load(order);
+        stats.num_ooms = shared.out_of_memory.load(order);
+        stats.drop_errors = shared.drop_errors.load(order);
+        stats
+    }
+}

@@ -18,6 +18,7 @@ use crate::source::{PlainSource, Source, VmmSource};
 use crate::stats::SharedCounters;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64};
 use crate::table::{ShardTable, place};
+use crate::view::View;
 use crate::wait::Need;
 
 /// A caching allocator of one context's device memory.
@@ -39,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) context: Context,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) config: Config,
+    pub(crate) view: View,
     pub(crate) shards: ShardTable,
     pub(crate) counters: Arc<SharedCounters>,
     identity: u64,
@@ -78,10 +80,12 @@ impl Allocator {
         let limit = config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max));
         let bound = Config::pending_bound(Bytes(total)).0;
         let counters = Arc::new(SharedCounters::new());
-        let setup = ShardSetup { shared: Arc::clone(&counters), sabotage: config.sabotage };
+        let view = View::of(config.policy, context);
+        let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
         let inner = Inner {
             context: context.clone(),
             source,
+            view,
             pending_max: config.pending_bytes_max.unwrap_or(bound),
             config,
             shards: ShardTable::new(),

@@ -105,7 +105,7 @@ impl ShardState {
     /// Whether everything that must come before `second` comes before `first` too.
     fn covers(&self, first: &BlockRecord, second: &BlockRecord) -> bool {
         requirements(second).all(|point| {
-            self.order.is_complete(point)
+            self.is_complete(point)
                 || requirements(first)
                     .any(|other| other.stream == point.stream && point.mark <= other.mark)
         })
@@ -146,10 +146,10 @@ impl ShardState {
 
     /// Two homes become one home and one point of the frontier; a complete one is dropped.
     fn join_homes(&mut self, block: BlockIndex, home: Point, other: Point) {
-        if self.order.is_complete(other) {
+        if self.is_complete(other) {
             return;
         }
-        let home_is_complete = self.order.is_complete(home);
+        let home_is_complete = self.is_complete(home);
         let record = self.arena.at_mut(block);
         if !home_is_complete {
             record.require(other);

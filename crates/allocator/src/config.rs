@@ -17,9 +17,13 @@ pub enum Policy {
     /// Never asks the device: decides from the calls made on it alone. Waits on the device when
     /// the pending bound or the limit is reached.
     ///
-    /// Two runs choose the same places as long as the program itself does not ask the device
-    /// (`query` on events, streams or tokens) and creates its streams before it allocates: what
-    /// such answers teach is not kept apart yet.
+    /// Two runs of one program choose the same places under one limit, whatever the device does:
+    /// for one thread at a time, and whether or not the program itself asks the device
+    /// (`query`, `.await`), since answers settle nothing here
+    /// ([`streams::Context::keep_answers_apart`], called for the whole driver when such an
+    /// allocator is made: before the first stream, so that it holds for all of them). What it
+    /// costs: a block is reused for another stream, and memory given back, only after order or a
+    /// host synchronization shows it to be unused, not when the device merely is done with it.
     Deterministic,
     /// Asks the device and grows, as PyTorch does: never waits on the device, and never hands a
     /// block to another stream.

@@ -131,7 +131,7 @@ impl Inner {
         for point in points {
             let Some(order) = self.order_of(point.stream) else { continue };
             // The host that waits for a gate may be the one that opens it later (R5).
-            if order.is_known_gated() && !order.is_complete(*point) {
+            if order.is_known_gated() && !self.view.is_complete(&order, *point) {
                 continue;
             }
             waited |= order.synchronize_point(*point).is_ok();
@@ -183,7 +183,7 @@ impl ShardState {
                     continue;
                 }
                 for point in crate::carve::requirements(record) {
-                    if !self.order.is_complete(point) {
+                    if !self.is_complete(point) {
                         all.insert(point);
                     }
                 }

@@ -59,6 +59,7 @@ mod ladder;
 mod release;
 mod reuse;
 mod trim;
+mod view;
 mod wait;
 
 mod source;

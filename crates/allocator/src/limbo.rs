@@ -69,18 +69,30 @@ impl Limbo {
 }
 
 impl ShardState {
+    /// Whether the shard's stream is known to come after `point`.
+    #[inline]
+    pub(crate) fn knows(&self, point: Point) -> bool {
+        self.view.knows(&self.order, point)
+    }
+
+    /// Whether everything up to `point` is over.
+    #[inline]
+    pub(crate) fn is_complete(&self, point: Point) -> bool {
+        self.view.is_complete(&self.order, point)
+    }
+
     /// The first point of a block's frontier that the shard's stream does not know.
     #[inline]
     pub(crate) fn first_unknown(&self, block: BlockIndex) -> Option<Point> {
         let record = self.arena.at(block);
         let home = record.home_point();
-        if home.stream != self.slot && !self.order.knows(home) {
+        if home.stream != self.slot && !self.knows(home) {
             return Some(home);
         }
         if record.is_home_only() {
             return None;
         }
-        record.frontier().find(|point| !self.order.knows(*point))
+        record.frontier().find(|point| !self.knows(*point))
     }
 
     /// Makes ready what has become known. No driver call.
@@ -88,7 +100,7 @@ impl ShardState {
     pub(crate) fn sweep(&mut self) {
         let mut index = 0;
         while let Some((point, block)) = self.limbo.first_watched(index) {
-            if !self.order.knows(point) {
+            if !self.knows(point) {
                 index += 1;
                 continue;
             }

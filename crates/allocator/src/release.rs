@@ -110,8 +110,8 @@ impl Inner {
         let mut failure = None;
         for used in &uses {
             let Some(point) = used.point_at_free() else { continue };
-            let ordered = home_order.as_ref().is_some_and(|order| order.knows(point));
-            if ordered || used.order.is_complete(point) {
+            let ordered = home_order.as_ref().is_some_and(|order| self.view.knows(order, point));
+            if ordered || self.view.is_complete(&used.order, point) {
                 continue;
             }
             frontier.insert(point);

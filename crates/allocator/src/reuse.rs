@@ -11,6 +11,7 @@ use crate::carve::requirements;
 use crate::config::Sabotage;
 use crate::shard::ShardState;
 use crate::source::PoolKind;
+use crate::view::View;
 
 /// A block that was just handed out, as its handle needs it. In this order it is written and read
 /// in the same two pieces.
@@ -62,10 +63,14 @@ impl<'stream> Request<'stream> {
         Self { order, kind: PoolKind::of(size), size, requested: bytes, is_raw, complete_only }
     }
 
-    /// Whether a requirement is met for the requester.
+    /// Whether a requirement is met for the requester, as `view` sees it.
     #[inline]
-    fn is_met(&self, point: Point) -> bool {
-        if self.complete_only { self.order.is_complete(point) } else { self.order.knows(point) }
+    fn is_met(&self, view: View, point: Point) -> bool {
+        if self.complete_only {
+            view.is_complete(self.order, point)
+        } else {
+            view.knows(self.order, point)
+        }
     }
 }
 
@@ -129,9 +134,9 @@ impl ShardState {
     pub(crate) fn is_known(&self, block: BlockIndex, request: &Request<'_>) -> bool {
         let record = self.arena.at(block);
         if self.is_sabotaged(Sabotage::IgnoreFreePoint) {
-            return record.frontier().all(|point| request.is_met(point));
+            return record.frontier().all(|point| request.is_met(self.view, point));
         }
-        requirements(record).all(|point| request.is_met(point))
+        requirements(record).all(|point| request.is_met(self.view, point))
     }
 
     /// Neighbours that are free and known, and large enough only together.
@@ -189,7 +194,7 @@ impl ShardState {
         let mut foreign = requirements(record).filter(|point| point.stream != order.slot());
         match foreign.next() {
             None => Step::OwnStream,
-            Some(first) if order.is_complete(first) && foreign.all(|p| order.is_complete(p)) => {
+            Some(first) if self.is_complete(first) && foreign.all(|p| self.is_complete(p)) => {
                 Step::Completion
             }
             Some(_) => Step::KnownOrder,

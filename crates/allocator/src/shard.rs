@@ -23,6 +23,7 @@ use crate::recent::Recent;
 use crate::source::{Piece, PoolKind, Region};
 use crate::stats::{ShardCounters, SharedCounters, Stats};
 use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::view::View;
 
 /// The lists of free blocks of one pool kind.
 #[derive(Debug)]
@@ -80,6 +81,7 @@ pub(crate) struct ShardState {
     pub(crate) allocated: u64,
     pub(crate) counters: ShardCounters,
     pub(crate) shared: Arc<SharedCounters>,
+    pub(crate) view: View,
     sabotage: Option<Sabotage>,
 }
 
@@ -87,6 +89,7 @@ pub(crate) struct ShardState {
 #[derive(Debug)]
 pub(crate) struct ShardSetup {
     pub(crate) shared: Arc<SharedCounters>,
+    pub(crate) view: View,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
@@ -106,6 +109,7 @@ impl ShardState {
             allocated: 0,
             counters: ShardCounters::default(),
             shared: Arc::clone(&setup.shared),
+            view: setup.view,
             sabotage: setup.sabotage,
         }
     }

@@ -159,7 +159,7 @@ impl ShardState {
         if self.is_sabotaged(Sabotage::ReleaseIncomplete) {
             return record.state == State::Ready;
         }
-        requirements(record).all(|point| self.order.is_complete(point))
+        requirements(record).all(|point| self.is_complete(point))
     }
 
     /// Takes out every segment. Those that hold memory are given up without a call; the others are

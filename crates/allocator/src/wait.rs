@@ -152,14 +152,14 @@ impl ShardState {
         refused: &[(StreamSlot, BlockIndex)],
     ) -> Option<Candidate> {
         self.join_all_recent();
-        let owner = self.order.slot();
+        let (owner, view) = (self.order.slot(), self.view);
         let pool = self.pool(request.kind);
         let pending = pool.pending.fitting(&self.arena, request.size);
         let ready = pool.ready.fitting(&self.arena, request.size);
         let candidates = pending.chain(ready).filter(|block| !refused.contains(&(owner, *block)));
         let ranked = candidates.map(|block| {
             let record = self.arena.at(block);
-            let unmet = requirements(record).filter(|p| !request.order.knows(*p)).count();
+            let unmet = requirements(record).filter(|p| !view.knows(request.order, *p)).count();
             ((unmet, record.freed_at), block)
         });
         let (_, block) = ranked.min()?;
@@ -168,7 +168,9 @@ impl ShardState {
             owner,
             index: block,
             generation: record.generation,
-            unmet: requirements(record).filter(|point| !request.order.knows(*point)).collect(),
+            unmet: requirements(record)
+                .filter(|point| !view.knows(request.order, *point))
+                .collect(),
             freed_at: record.freed_at,
         })
     }
@@ -181,8 +183,9 @@ impl ShardState {
         let same = record.generation == candidate.generation
             && record.state.is_free()
             && request.size <= record.size
-            && requirements(record)
-                .all(|point| candidate.unmet.contains(&point) || request.order.knows(point));
+            && requirements(record).all(|point| {
+                candidate.unmet.contains(&point) || self.view.knows(request.order, point)
+            });
         if same {
             self.take_out(candidate.index, State::Reserved);
         }

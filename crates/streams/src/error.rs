@@ -160,6 +160,15 @@ pub enum Error {
     /// Record the event anew: it was recorded in a capture, and asking about it would break that.
     #[error("the event was recorded in a capture and has not been recorded since")]
     CapturedEvent,
+    /// Record the event first: a wait for an event that was never recorded would wait for nothing.
+    #[error("the event was never recorded")]
+    NeverRecorded,
+    /// Make the event with [`Context::create_timing_event`](crate::Context::create_timing_event).
+    #[error("the event keeps no time")]
+    NoTiming,
+    /// Ask again later, or block: the device has not passed the event yet.
+    #[error("the device has not passed the event yet")]
+    NotReady,
     /// Call from the stream's own thread: a per-thread stream means another stream elsewhere.
     #[error("stream {stream} is the per-thread stream of another thread")]
     WrongThread {

@@ -21,7 +21,8 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 
 /// A marker that streams record, and that streams and the host wait for.
 ///
-/// Never recorded, it counts as passed. Clones are the same event. `Send`, `Sync`: several threads
+/// Never recorded, it counts as passed when it is asked, and a stream cannot be made to wait for it
+/// ([`Error::NeverRecorded`]): the driver's wait would wait for nothing. Clones are the same event. `Send`, `Sync`: several threads
 /// may record, ask and wait at the same time; where a record and a wait race, the wait happens,
 /// but nobody is credited with order from it. Nor is anybody from an event whose raw handle was
 /// given out: see [`Event::as_raw`].
@@ -53,6 +54,7 @@ pub struct Event {
 struct EventInner {
     context: Context,
     raw: DriverEvent,
+    kind: EventKind,
     version: EventVersion,
     last: Mutex<LastRecord>,
     /// Others may record it without our seeing that.
@@ -76,7 +78,7 @@ enum LastRecord {
 impl Context {
     fn event(&self, kind: EventKind) -> Result<Event, Error> {
         let raw = DriverEvent::create(&self.core().raw, kind)?;
-        Ok(Event::new(self, raw, LastRecord::Never))
+        Ok(Event::new(self, raw, kind, LastRecord::Never))
     }
 
     /// A new event for order alone: the cheapest kind.
@@ -105,10 +107,11 @@ impl Context {
 }
 
 impl Event {
-    fn new(context: &Context, raw: DriverEvent, last: LastRecord) -> Self {
+    fn new(context: &Context, raw: DriverEvent, kind: EventKind, last: LastRecord) -> Self {
         let inner = EventInner {
             context: context.clone(),
             raw,
+            kind,
             version: EventVersion::new(),
             last: Mutex::new(last),
             handle_is_out: AtomicBool::new(false),
@@ -118,7 +121,8 @@ impl Event {
 
     /// An event recorded by somebody else, of which nothing is known (O5).
     pub(crate) fn foreign(context: &Context, raw: DriverEvent) -> Self {
-        Self::new(context, raw, LastRecord::Unknown)
+        // Whether it keeps time, only the driver knows.
+        Self::new(context, raw, EventKind::Timing, LastRecord::Unknown)
     }
 
     /// The event's context.
@@ -146,6 +150,13 @@ impl Event {
     pub fn forget_record(&self) {
         let record = self.inner.version.begin();
         self.inner.version.end(&record, |_| *lock(&self.inner.last) = LastRecord::Unknown);
+    }
+
+    /// Whether it was ever recorded, as far as is known here: of an event whose raw handle others
+    /// have, or that was borrowed, the answer is yes. No driver call.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.is_handle_out() || !matches!(&*lock(&self.inner.last), LastRecord::Never)
     }
 
     pub(crate) fn record_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
@@ -194,6 +205,9 @@ impl Event {
             }
             (LastRecord::Captured(_), _) => Err(Error::CapturedEvent),
             (_, Some(_)) => Err(core.capturing()),
+            (LastRecord::Never, None) if version.is_some() && !self.is_recorded() => {
+                Err(Error::NeverRecorded)
+            }
             (last, None) => {
                 let point =
                     core.submit_eagerly(&entered, &adding, |raw| raw.wait(&self.inner.raw))?;
@@ -253,15 +267,26 @@ impl Event {
     /// The time from `start` to this event, both timing events that have passed.
     ///
     /// # Errors
-    /// One of them was recorded in a capture; or the driver's answer: `INVALID_HANDLE` when one
-    /// was never recorded or keeps no time, `NOT_READY` when one has not passed.
+    /// One of them keeps no time ([`Error::NoTiming`]), was never recorded
+    /// ([`Error::NeverRecorded`]), was recorded in a capture, or has not passed
+    /// ([`Error::NotReady`], which [`Event::synchronize`] on both avoids); or the driver's answer.
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration, Error> {
         for event in [self, start] {
+            if event.inner.kind != EventKind::Timing {
+                return Err(Error::NoTiming);
+            }
+            if !event.is_recorded() {
+                return Err(Error::NeverRecorded);
+            }
             if let LastRecord::Captured(_) = &*lock(&event.inner.last) {
                 return Err(Error::CapturedEvent);
             }
         }
-        let milliseconds = self.inner.raw.elapsed_since(&start.inner.raw)?;
+        let measured = self.inner.raw.elapsed_since(&start.inner.raw);
+        let milliseconds = measured.map_err(|error| match error {
+            Error::Driver(error) if error.code.is_not_ready() => Error::NotReady,
+            other => other,
+        })?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
     }
 }

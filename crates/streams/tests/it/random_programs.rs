@@ -3,7 +3,7 @@
 
 use cuda_sim::{DeviceProfile, FaultPlan, Schedule};
 use cuda_sys::CUresult;
-use streams::{Event, Fence, Point, Stream};
+use streams::{Error, Event, Fence, Point, Stream};
 
 use crate::rig::{BYTES, Block, Rig};
 
@@ -65,11 +65,16 @@ impl Program {
         (0 < count).then(|| self.fences[self.dice.roll(count)].clone())
     }
 
+    fn wait_event(&mut self) {
+        let waited = self.stream().wait_event(&self.event());
+        assert!(matches!(waited, Ok(()) | Err(Error::NeverRecorded)), "{waited:?}");
+    }
+
     fn step(&mut self) {
         match self.dice.roll(40) {
             0..=11 => self.read(),
             12..=16 => self.stream().record(&self.event()).unwrap(),
-            17..=21 => self.stream().wait_event(&self.event()).unwrap(),
+            17..=21 => self.wait_event(),
             22..=24 => {
                 let (waiter, other) = (self.stream(), self.stream());
                 waiter.wait_stream(&other).unwrap();

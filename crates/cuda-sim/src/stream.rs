@@ -109,8 +109,9 @@ pub(crate) struct Queued {
     pub(crate) started: bool,
 }
 
-/// How many finish times of the past a stream remembers.
-const FINISHES: usize = 256;
+/// How many finish times of the past a stream remembers: a stream that was driven far ahead of
+/// another is still asked when it passed an old place.
+const FINISHES: usize = 1 << 14;
 
 /// One stream.
 #[derive(Debug)]

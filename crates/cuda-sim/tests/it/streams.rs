@@ -62,6 +62,25 @@ fn a_waiter_keeps_the_record_it_was_told_of() {
 }
 
 #[test]
+fn a_stream_far_behind_is_not_held_up_by_when_the_other_came_later() {
+    let rig = Rig::new(Schedule::Timed);
+    let (ahead, behind) = (rig.stream(), rig.stream());
+    let (start, end) = (rig.event_with(0), rig.event_with(0));
+    ok!(rig, event_record(start, ahead));
+    for _ in 0..400 {
+        rig.launch(ahead, "spin", &[Argument::U64(100_000)]);
+        rig.order(ahead, behind);
+        rig.launch(behind, "spin", &[Argument::U64(100_000)]);
+    }
+    ok!(rig, event_record(end, behind));
+    ok!(rig, stream_synchronize(ahead));
+    ok!(rig, stream_synchronize(behind));
+    let mut milliseconds = 0.0;
+    ok!(rig, event_elapsed_time(&raw mut milliseconds, start, end));
+    assert!((40.0..40.5).contains(&milliseconds), "both at once take 40.1 ms: {milliseconds}");
+}
+
+#[test]
 fn one_busy_stream_holds_up_no_other() {
     let rig = Rig::new(Schedule::Timed);
     let streams: Vec<_> = (0..64).map(|_| rig.stream()).collect();

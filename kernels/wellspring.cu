@@ -112,3 +112,35 @@ extern "C" __global__ void scale_add(float* out, const float* in, float factor, 
 extern "C" __global__ void copy_u32(u32* out, const u32* in, u64 count) {
     for (u64 i = first_index(); i < count; i += stride()) out[i] = in[i];
 }
+
+// Stamps the output, and keeps its stream busy until `nanoseconds` have passed since it began.
+extern "C" __global__ void produce(u32* out, u64 words, u64 stride_words, u32 value,
+                                   u64 nanoseconds) {
+    u64 begin = nanoseconds_now();
+    u64 places = stamp_places(words, stride_words);
+    for (u64 i = first_index(); i < places; i += stride()) {
+        out[stamp_word(i, words, stride_words)] = value;
+    }
+    while (nanoseconds_now() - begin < nanoseconds) {
+    }
+}
+
+// Keeps its stream busy for `nanoseconds`, then checks the stamp of the input, which must still be
+// there at this last moment, and stamps the output.
+extern "C" __global__ void consume(u32* out, u64 out_words, const u32* in, u64 words,
+                                   u64 stride_words, u32 expected, u64* mismatches,
+                                   u64 nanoseconds) {
+    u64 begin = nanoseconds_now();
+    while (nanoseconds_now() - begin < nanoseconds) {
+    }
+    u64 places = stamp_places(words, stride_words);
+    u64 found = 0;
+    for (u64 i = first_index(); i < places; i += stride()) {
+        found += in[stamp_word(i, words, stride_words)] != expected;
+    }
+    if (found != 0) atomicAdd(mismatches, found);
+    u64 out_places = stamp_places(out_words, stride_words);
+    for (u64 i = first_index(); i < out_places; i += stride()) {
+        out[stamp_word(i, out_words, stride_words)] = expected;
+    }
+}

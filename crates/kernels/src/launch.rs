@@ -29,11 +29,17 @@ pub struct Kernels {
     scale_add: Kernel<(ReadsWrites<f32>, Reads<f32>, f32, u64)>,
     copy_u32: Kernel<(Writes<u32>, Reads<u32>, u64)>,
     gate: Kernel<(Reads<u32>,)>,
+    produce: Kernel<(Writes<u32>, u64, u64, u32, u64)>,
+    consume: Kernel<Consume>,
     context: Context,
 }
 
 /// Words, how many, how far apart, the expected value, the counter.
 type CheckStamp = (Reads<u32>, u64, u64, u32, ReadsWrites<u64>);
+
+/// The output and its words, the input, its words and how far apart they are stamped, the expected
+/// value, the counter, how long.
+type Consume = (Writes<u32>, u64, Reads<u32>, u64, u64, u32, ReadsWrites<u64>, u64);
 
 /// Declares the kernel `name` of our own module.
 fn declare<S: Signature>(module: &Module, name: &str) -> Result<Kernel<S>, Error> {
@@ -60,6 +66,8 @@ impl Kernels {
             scale_add: declare(&module, entry::SCALE_ADD)?,
             copy_u32: declare(&module, entry::COPY_U32)?,
             gate: declare(&module, entry::GATE)?,
+            produce: declare(&module, entry::PRODUCE)?,
+            consume: declare(&module, entry::CONSUME)?,
             context: context.clone(),
         })
     }
@@ -187,6 +195,55 @@ impl Kernels {
         input.span().part(0, count * WORD_BYTES)?;
         launch(&self.copy_u32, stream, count, (out, input, count))
     }
+
+    /// Stamps `out` as [`Kernels::stamp`] does, and keeps the stream busy for `nanoseconds`.
+    ///
+    /// # Errors
+    /// As for any launch.
+    pub fn produce(
+        &self,
+        stream: &Stream,
+        out: &mut impl DeviceSlice<u32>,
+        stride_words: u64,
+        value: u32,
+        nanoseconds: u64,
+    ) -> Result<Submission, Error> {
+        let words = words(out);
+        let arguments = (out, words, stride_words, value, nanoseconds);
+        self.produce.launch(stream, 1, THREADS_A_BLOCK, 0, arguments)
+    }
+
+    /// Keeps the stream busy for `nanoseconds`, then checks `input` as [`Kernels::check_stamp`]
+    /// does, and stamps `out` with `expected`.
+    ///
+    /// # Errors
+    /// `mismatches` has no room for a counter; or as for any launch.
+    pub fn consume(
+        &self,
+        stream: &Stream,
+        out: &mut impl DeviceSlice<u32>,
+        input: Stamped<'_, impl DeviceSlice<u32>>,
+        mismatches: &mut impl DeviceSlice<u64>,
+        nanoseconds: u64,
+    ) -> Result<Submission, Error> {
+        mismatches.span().part(0, COUNTER_BYTES)?;
+        let Stamped { memory, stride_words, value } = input;
+        let (out_words, words) = (words(out), words(memory));
+        let arguments =
+            (out, out_words, memory, words, stride_words, value, mismatches, nanoseconds);
+        self.consume.launch(stream, 1, THREADS_A_BLOCK, 0, arguments)
+    }
+}
+
+/// Memory that was stamped: with which value, and how many words apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamped<'a, M> {
+    /// The memory.
+    pub memory: &'a M,
+    /// As it was given to the kernel that stamped it.
+    pub stride_words: u64,
+    /// What its words are.
+    pub value: u32,
 }
 
 /// The whole words of a range.

@@ -56,9 +56,16 @@ pub mod entry {
     pub const SCALE_ADD: &str = "scale_add";
     /// `copy_u32(out: *u32, in: *u32, count: u64)` copies `count` words.
     pub const COPY_U32: &str = "copy_u32";
+    /// `produce(out: *u32, words: u64, stride_words: u64, value: u32, nanoseconds: u64)` does what
+    /// [`STAMP`] does, and keeps its stream busy that long.
+    pub const PRODUCE: &str = "produce";
+    /// `consume(out: *u32, out_words: u64, in: *u32, words: u64, stride_words: u64, expected: u32,
+    /// mismatches: *u64, nanoseconds: u64)` keeps its stream busy that long, then does what
+    /// [`CHECK_STAMP`] does to the input, and stamps the output with `expected`.
+    pub const CONSUME: &str = "consume";
 
     /// All of them, in the order of the source.
-    pub const ALL: [&str; 12] = [
+    pub const ALL: [&str; 14] = [
         NOP,
         SPIN,
         FILL_U32,
@@ -71,6 +78,8 @@ pub mod entry {
         WRITE_BAD,
         SCALE_ADD,
         COPY_U32,
+        PRODUCE,
+        CONSUME,
     ];
 }
 

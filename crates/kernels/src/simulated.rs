@@ -33,6 +33,8 @@ pub fn register(machine: &Machine) {
         (entry::WRITE_BAD, write_bad()),
         (entry::SCALE_ADD, scale_add()),
         (entry::COPY_U32, copy_u32()),
+        (entry::PRODUCE, produce()),
+        (entry::CONSUME, consume()),
     ];
     for (name, body) in bodies {
         machine.register_kernel(name, body);
@@ -253,6 +255,35 @@ fn copy_u32() -> KernelBody {
         |call| call.copy_bytes(call.pointer(0), call.pointer(1), bytes(call.u64(2))),
     );
     moving(body, |arguments| arguments.u64(2).saturating_mul(2))
+}
+
+fn produce() -> KernelBody {
+    stamp().duration(|arguments| arguments.u64(4))
+}
+
+fn consume() -> KernelBody {
+    let body = kernel(
+        |arguments| {
+            vec![
+                Access::write(arguments.pointer(0), bytes(arguments.u64(1))),
+                Access::read(arguments.pointer(2), bytes(arguments.u64(3))),
+                Access::atomic(arguments.pointer(6), COUNTER),
+            ]
+        },
+        |call| {
+            let (input, stride, expected, mut found) =
+                (call.pointer(2), call.u64(4), call.u32(5), 0);
+            for word in StampWords::new(call.u64(3), stride) {
+                found += u64::from(call.read_u32(input.wrapping_add(bytes(word))) != expected);
+            }
+            count_mismatches(call, 6, found);
+            let out = call.pointer(0);
+            for word in StampWords::new(call.u64(1), stride) {
+                call.write_u32(out.wrapping_add(bytes(word)), expected);
+            }
+        },
+    );
+    body.duration(|arguments| arguments.u64(7))
 }
 
 #[cfg(test)]

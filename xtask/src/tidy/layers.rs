@@ -34,6 +34,7 @@ const LAYERS: &[Layer] = &[
     beside("trace", 1, &[]),
     beside("replay", 5, &["trace", "allocator"]),
     layer("cli", 6),
+    beside("patterns", 5, &["wellspring"]),
     beside("xtask", 0, &[]),
 ];
 

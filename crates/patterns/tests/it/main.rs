@@ -1,0 +1,4 @@
+//! The patterns on the simulated device, in virtual time.
+#![forbid(unsafe_code)]
+
+mod table;

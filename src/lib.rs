@@ -48,6 +48,8 @@
 //! | `torch.cuda.graph(g)`, `g.replay()` | [`Stream::begin_capture`], [`GraphExec::launch`] |
 //! | `torch.cuda.memory_stats()` | [`Runtime::stats`] |
 //! | `active_bytes` minus `allocated_bytes` | `pending_bytes` of [`Stats`] |
+//! | `torch.cuda.memory_snapshot()` | [`Allocator::snapshot`] |
+//! | (no equal: why cached memory is of no use) | [`Allocator::stranded`] |
 //! | `torch.cuda.empty_cache()` | [`Allocator::empty_cache`], [`Allocator::trim`] |
 //! | `set_per_process_memory_fraction` | [`Builder::limit_bytes`] |
 //! | `expandable_segments:True` | the VMM source, the default where the device has it |
@@ -96,7 +98,8 @@ pub use runtime::{open_or_simulated, simulated};
 pub use simulation::Simulation;
 
 pub use allocator::{
-    self, AllocError, Allocator, Block, Config, FreeError, Hold, OutOfMemory, Policy, Stats, Use,
+    self, AllocError, Allocator, Block, Config, FreeError, Hold, OutOfMemory, Policy, Snapshot,
+    Stats, Stranded, StrandedCause, Use,
 };
 pub use bytemuck;
 #[cfg(feature = "sim")]

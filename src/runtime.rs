@@ -161,6 +161,12 @@ impl Runtime {
         self.inner.allocator.stats()
     }
 
+    /// Learns how far the device came, for idle phases, without waiting for it; returns the bytes
+    /// that came free. See [`Allocator::poll`].
+    pub fn poll(&self) -> u64 {
+        self.inner.allocator.poll()
+    }
+
     /// A new stream, which runs beside all others.
     ///
     /// # Errors

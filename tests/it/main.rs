@@ -17,6 +17,7 @@ mod program;
 mod random;
 mod random_controls;
 mod scheduled;
+mod short_lived;
 mod simulated_rig;
 mod stage;
 mod threads;

@@ -12,6 +12,7 @@ pub mod order;
 pub mod rig;
 pub mod snapshot;
 pub mod split_merge;
+pub mod stranded;
 pub mod uses;
 pub mod waits;
 
@@ -121,6 +122,14 @@ scenarios! {
         a_snapshot_shows_every_block_in_its_state
         every_figure_is_found_again_in_a_snapshot
         a_snapshot_says_whether_a_request_fits
+    }
+    stranded {
+        a_poll_frees_what_is_done_and_says_how_much
+        a_poll_asks_nothing_where_the_policy_forbids_it
+        memory_that_its_stream_may_use_is_not_stranded
+        a_request_is_told_why_it_cannot_use_what_is_there
+        a_retired_streams_cache_becomes_everyones
+        under_the_pytorch_policy_a_retired_cache_is_inherited_or_given_back
     }
     exit {
         an_allocator_may_go_while_blocks_are_pending

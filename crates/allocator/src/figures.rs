@@ -8,7 +8,9 @@ impl Allocator {
     /// The figures now. Visits every shard; not for the hot path.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.stats()
+        let mut stats = self.inner.stats();
+        stats.stranded_bytes = self.stranded().total_bytes();
+        stats
     }
 
     /// Starts all peaks again from the current values.

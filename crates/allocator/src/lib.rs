@@ -56,8 +56,10 @@ mod table;
 
 mod grow;
 mod ladder;
+mod poll;
 mod release;
 mod reuse;
+mod stranded;
 mod trim;
 mod view;
 mod wait;
@@ -79,5 +81,6 @@ pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
 pub use snapshot_check::Mismatch;
 pub use source::{Piece, PlainSource, PoolKind, Region, Source, SourceError, VmmSource};
 pub use stats::{Gauge, ServedBy, Stats};
+pub use stranded::{Stranded, StrandedCause, StrandedPart};
 #[doc(hidden)]
 pub use sync::set_yield_point;

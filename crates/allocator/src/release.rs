@@ -90,6 +90,7 @@ impl Inner {
             }
             let size = record.size;
             state.shared.unpend(size);
+            state.held -= size;
             state.begin_free(key, State::Held, false)
         });
         if let Plan::Fence(key) = plan
@@ -190,6 +191,7 @@ impl ShardState {
         record.is_raw = false;
         record.set_state(State::Held);
         self.shared.pend(record.size);
+        self.held += record.size;
         self.counters.deferred += 1;
     }
 

@@ -79,6 +79,8 @@ pub(crate) struct ShardState {
     pub(crate) freed_count: u64,
     /// Bytes in blocks of this shard that are handed out.
     pub(crate) allocated: u64,
+    /// Bytes in blocks of this shard that were freed and are kept by a hold.
+    pub(crate) held: u64,
     pub(crate) counters: ShardCounters,
     pub(crate) shared: Arc<SharedCounters>,
     pub(crate) view: View,
@@ -107,6 +109,7 @@ impl ShardState {
             recent: Recent::default(),
             freed_count: 0,
             allocated: 0,
+            held: 0,
             counters: ShardCounters::default(),
             shared: Arc::clone(&setup.shared),
             view: setup.view,

@@ -16,6 +16,8 @@ use crate::carve::requirements;
 use crate::config::Policy;
 use crate::shard::{Segment, ShardState};
 use crate::source::PoolKind;
+use crate::stranded::{Askers, StrandedCause};
+use crate::view::View;
 
 /// The segments of an allocator with their blocks.
 ///
@@ -34,6 +36,7 @@ pub struct Snapshot {
     pub segments: Vec<SegmentSnapshot>,
     /// The ids of the streams that the slots in here stand for.
     pub stream_ids: BTreeMap<StreamSlot, u64>,
+    view: View,
 }
 
 /// One region of addresses.
@@ -73,6 +76,8 @@ pub struct BlockSnapshot {
     /// While it is free: everything that must come before its next use, the free on its home
     /// stream first. What is complete may be among it.
     pub waits_for: Vec<Point>,
+    /// What keeps it from being of use to the stream whose memory it is, if anything does.
+    pub stranded: Option<StrandedCause>,
     /// While it is handed out: the streams other than its home that were said to use it.
     pub used_by: Vec<StreamSlot>,
 }
@@ -127,11 +132,13 @@ impl Allocator {
 impl Inner {
     fn snapshot(&self) -> Snapshot {
         let mut segments = Vec::new();
+        let askers = self.askers();
         for (_, shard) in self.shards.iter() {
             shard.with(|state| {
                 // As for the figures: what has become known counts as ready.
                 state.sweep();
-                segments.extend(state.segment_indices().filter_map(|index| state.shown(index)));
+                let shown = state.segment_indices().filter_map(|index| state.shown(index, &askers));
+                segments.extend(shown);
             });
         }
         segments.sort_by_key(|segment: &SegmentSnapshot| segment.address);
@@ -142,7 +149,7 @@ impl Inner {
 }
 
 impl ShardState {
-    fn shown(&self, index: u32) -> Option<SegmentSnapshot> {
+    fn shown(&self, index: u32, askers: &Askers) -> Option<SegmentSnapshot> {
         let blocks: Vec<BlockIndex> = self.blocks_of(index).collect();
         let first = *blocks.first()?;
         let Segment { region, pieces, .. } = self.segment_of(first);
@@ -153,12 +160,19 @@ impl ShardState {
             span_bytes: region.span(),
             kind: self.kind_of(first),
             pieces: pieces.iter().map(|(offset, piece)| (base + offset, piece.bytes)).collect(),
-            blocks: blocks.iter().map(|block| shown_block(self.arena.at(*block))).collect(),
+            blocks: blocks
+                .iter()
+                .map(|block| self.arena.at(*block))
+                .map(|record| {
+                    let stranded = self.stranded_by(record, askers).map(|(cause, _)| cause);
+                    shown_block(record, stranded)
+                })
+                .collect(),
         })
     }
 }
 
-fn shown_block(record: &BlockRecord) -> BlockSnapshot {
+fn shown_block(record: &BlockRecord, stranded: Option<StrandedCause>) -> BlockSnapshot {
     let state = BlockState::of(record.state);
     let allocated = state == BlockState::Allocated;
     BlockSnapshot {
@@ -169,6 +183,7 @@ fn shown_block(record: &BlockRecord) -> BlockSnapshot {
         home: record.home,
         hold_count: record.hold_count,
         waits_for: if state.is_free() { requirements(record).collect() } else { Vec::new() },
+        stranded,
         used_by: record.used_by().collect(),
     }
 }
@@ -206,7 +221,10 @@ impl Snapshot {
         let mine = |segment: &&SegmentSnapshot| {
             segment.kind == kind && (self.policy.crosses_streams() || segment.stream == own)
         };
-        self.segments.iter().filter(mine).find_map(|segment| segment.find_fit(order, size))
+        self.segments
+            .iter()
+            .filter(mine)
+            .find_map(|segment| segment.find_fit(order, self.view, size))
     }
 }
 
@@ -224,10 +242,10 @@ impl SegmentSnapshot {
             .filter(move |block| !covered(block))
     }
 
-    fn find_fit(&self, order: &StreamOrder, size: u64) -> Option<u64> {
+    fn find_fit(&self, order: &StreamOrder, view: View, size: u64) -> Option<u64> {
         let (mut start, mut bytes) = (0, 0);
         for block in &self.blocks {
-            let known = block.waits_for.iter().all(|point| order.knows(*point));
+            let known = block.waits_for.iter().all(|point| view.knows(order, *point));
             if !block.state.is_free() || !known {
                 bytes = 0;
                 continue;

@@ -75,10 +75,13 @@ impl Snapshot {
         let live_count = count(live());
         let pieces = self.segments.iter().map(|segment| count(&segment.pieces)).sum::<u64>();
         let lost = self.segments.iter().map(|segment| count(segment.without_memory())).sum::<u64>();
+        let stranded = self.blocks().filter(|block| block.stranded.is_some());
+        let stranded = stranded.map(|block| block.size).sum::<u64>();
         let figures = [
             ("allocated_bytes", stats.allocated_bytes.current, allocated),
             ("pending_bytes", stats.pending_bytes.current, pending),
             ("active_bytes", stats.active_bytes.current, allocated + pending),
+            ("stranded_bytes", stats.stranded_bytes, stranded),
             ("reserved_bytes", stats.reserved_bytes.current, self.reserved_bytes()),
             ("requested_bytes", stats.requested_bytes, requested),
             ("allocation_count", stats.allocation_count, live_count),

@@ -58,6 +58,9 @@ pub struct Stats {
     pub pending_bytes: Gauge,
     /// Bytes of device memory held, in use or cached.
     pub reserved_bytes: Gauge,
+    /// Bytes that were freed and are of no use now to the stream whose memory they are; or, where
+    /// that stream has ended, are not everyone's yet. By cause: [`crate::Allocator::stranded`].
+    pub stranded_bytes: u64,
     /// Bytes asked for in blocks that are handed out, before rounding.
     pub requested_bytes: u64,
     /// Blocks handed out now.

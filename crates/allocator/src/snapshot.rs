@@ -144,7 +144,13 @@ impl Inner {
         segments.sort_by_key(|segment: &SegmentSnapshot| segment.address);
         let orders = self.orders.lock();
         let stream_ids = orders.iter().map(|(slot, order)| (*slot, order.id())).collect();
-        Snapshot { policy: self.config.policy, limit_bytes: self.limit(), segments, stream_ids }
+        Snapshot {
+            policy: self.config.policy,
+            limit_bytes: self.limit(),
+            segments,
+            stream_ids,
+            view: self.view,
+        }
     }
 }
 

@@ -1,9 +1,11 @@
-//! Reads recorded allocation traces and turns them into operations that can be replayed.
+//! Reads recorded traces: PyTorch's memory snapshots, and stream traces of our own.
 //!
 //! Start with [`pytorch::read_file`]: it judges a PyTorch memory snapshot, plain or compressed,
 //! and gives a typed [`pytorch::Snapshot`]. [`pytorch::Snapshot::trace`] picks one device;
 //! [`Operations`] lists its trace as numbered blocks and streams, beginning with the blocks that
 //! were alive before the trace began, and [`Summary`] says what PyTorch itself needed for it.
+//! A snapshot lacks the order between streams; [`stream_trace`] reads and writes traces that have
+//! it. [`read_any`] takes either.
 //!
 //! ```
 //! use trace::pytorch::{ReadOptions, read_file};
@@ -20,20 +22,39 @@
 //! ```
 //!
 //! This crate knows nothing of allocators, devices or command lines, prints nothing and runs
-//! nothing that a file asks for. Its invariants:
+//! nothing that a file asks for. Without its feature `files` it is [`stream_trace`] alone, for
+//! programs that only record. Its invariants:
 //! - a file is data: opcodes that could call anything are refused by name;
 //! - memory and time stay proportional to the bytes read, within limits the caller sets, and
 //!   nothing recurses over what a file nests;
 //! - in [`Operations`] every block is allocated once, freed at most once, and completed only
 //!   after a free that was deferred.
+#![cfg_attr(
+    not(feature = "files"),
+    allow(rustdoc::broken_intra_doc_links, reason = "half is absent")
+)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "files")]
 pub mod pytorch;
+pub mod stream_trace;
 
+#[cfg(feature = "files")]
+mod any;
+#[cfg(feature = "files")]
 mod initial;
+mod number;
+#[cfg(feature = "files")]
 mod operations;
+#[cfg(feature = "files")]
 mod summary;
 
+#[cfg(feature = "files")]
+pub use any::{AnyError, AnyTrace, read_any};
+#[cfg(feature = "files")]
 pub use initial::InitialBlock;
-pub use operations::{BlockNumber, Operation, Operations, StreamNumber};
+pub use number::{BlockNumber, StreamNumber};
+#[cfg(feature = "files")]
+pub use operations::{Operation, Operations};
+#[cfg(feature = "files")]
 pub use summary::{ActionCounts, Peaks, Summary, page_floor_bytes, rounded_bytes};

@@ -7,31 +7,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::number::{BlockNumber, StreamNumber};
 use crate::pytorch::{Action, BlockState, DeviceTrace, Entry, StreamHandle};
-
-/// A block of [`Operations`], counted from 0 in the order of allocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockNumber(pub u32);
-
-impl BlockNumber {
-    /// As an index.
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("this library needs pointers of at least 32 bits")
-    }
-}
-
-/// A stream of [`Operations`], counted from 0 in the order of first use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamNumber(pub u32);
-
-impl StreamNumber {
-    /// As an index, also into [`Operations::streams`].
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("this library needs pointers of at least 32 bits")
-    }
-}
 
 /// One step of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

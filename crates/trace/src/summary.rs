@@ -1,6 +1,7 @@
 //! What a trace recorded: counts, peaks, and the floor that whole pages set.
 
-use crate::operations::{BlockNumber, Operation, Operations};
+use crate::number::BlockNumber;
+use crate::operations::{Operation, Operations};
 use crate::pytorch::{Action, DeviceTrace, Entry, StreamHandle};
 
 /// PyTorch's rounding, and its smallest block.

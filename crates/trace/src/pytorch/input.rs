@@ -11,6 +11,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::Progress;
 use super::error::ReadError;
+use crate::stream_trace::MAGIC;
 
 const BUFFER_BYTES: usize = 128 << 10;
 /// zstd's own default for what a decoder must accept, and what `--ultra -22` asks for.
@@ -25,6 +26,7 @@ const HEAD_BYTES: u64 = 8;
 
 /// First bytes of things that are often taken for snapshots, and what to call them.
 const FOREIGN: &[(&[u8], &str)] = &[
+    (&MAGIC, "is a stream trace"),
     (b"PK\x03\x04", "is a zip archive, as torch.save() writes"),
     (b"PK\x05\x06", "is an empty zip archive"),
     (b"BZh", "is compressed with bzip2"),
@@ -40,7 +42,7 @@ const FOREIGN: &[(&[u8], &str)] = &[
 ];
 
 /// A file's bytes, decompressed as they are asked for.
-pub(super) struct Input<'a> {
+pub(crate) struct Input<'a> {
     reader: Box<dyn Read + 'a>,
     compression: Option<&'static str>,
     file_ended: Rc<Cell<bool>>,
@@ -48,7 +50,7 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// Looks at the first bytes and picks the decompressor.
-    pub(super) fn open(
+    pub(crate) fn open(
         reader: impl Read + 'a,
         total_bytes: u64,
         progress: Option<Progress<'a>>,
@@ -77,7 +79,7 @@ impl<'a> Input<'a> {
     }
 
     /// Reads up to `into.len()` decompressed bytes, of which `offset` were read before.
-    pub(super) fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+    pub(crate) fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         loop {
             match self.reader.read(into) {
                 Ok(read_count) => return Ok(read_count),
@@ -121,7 +123,7 @@ impl Compression {
     }
 }
 
-/// Says how a file with these first bytes is compressed, if it can be a snapshot at all.
+/// Says how a file with these first bytes is compressed, if it can be a trace at all.
 fn recognize(head: &[u8]) -> Result<Option<Compression>, ReadError> {
     for (magic, compression) in
         [(GZIP, Compression::Gzip), (XZ, Compression::Xz), (ZSTD, Compression::Zstd)]
@@ -137,7 +139,10 @@ fn recognize(head: &[u8]) -> Result<Option<Compression>, ReadError> {
     if let [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] = head {
         return Ok(Some(Compression::Zstd));
     }
-    check_pickle_start(head)?;
+    // A stream trace may be plain too; who wants a pickle finds out when it asks for one.
+    if head.is_empty() || !MAGIC.starts_with(head) {
+        check_pickle_start(head)?;
+    }
     Ok(None)
 }
 

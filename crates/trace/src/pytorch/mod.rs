@@ -19,6 +19,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 pub use error::{Place, ReadError};
+pub(crate) use input::Input;
 pub use snapshot::{
     Action, AllocatorSettings, Block, BlockState, DeviceTrace, Entry, Segment, SegmentKind,
     Snapshot, StreamHandle,
@@ -52,6 +53,12 @@ pub fn read_file(
     options: &ReadOptions,
     progress: Option<Progress<'_>>,
 ) -> Result<Snapshot, ReadError> {
+    let (file, total_bytes) = open_file(path)?;
+    read(file, total_bytes, options, progress)
+}
+
+/// Opens a file for reading, and says how many bytes it has.
+pub(crate) fn open_file(path: &Path) -> Result<(File, u64), ReadError> {
     let metadata = std::fs::metadata(path).map_err(|source| {
         if source.kind() == ErrorKind::NotFound {
             ReadError::NotFound
@@ -63,7 +70,7 @@ pub fn read_file(
         return Err(ReadError::Folder);
     }
     let file = File::open(path).map_err(|source| ReadError::Io { source })?;
-    read(file, metadata.len(), options, progress)
+    Ok((file, metadata.len()))
 }
 
 /// Reads a snapshot from `reader`, which holds `total_bytes` (0 if not known).
@@ -76,7 +83,7 @@ pub fn read<'a, R: Read + 'a>(
     options: &ReadOptions,
     progress: Option<Progress<'a>>,
 ) -> Result<Snapshot, ReadError> {
-    let input = input::Input::open(reader, total_bytes, progress)?;
+    let input = Input::open(reader, total_bytes, progress)?;
     let window = window::Window::new(input, options.decompressed_bytes_max);
     let outcome = machine::Machine::new(window, heap::Heap::new(options.memory_bytes_max)).run()?;
     extract::snapshot(outcome)

@@ -13,3 +13,4 @@ mod pickle;
 mod random;
 mod real_traces;
 mod shapes;
+mod stream_trace;

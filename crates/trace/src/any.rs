@@ -1,0 +1,96 @@
+//! Reads a file of either kind, found out by its content.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::pytorch::{self, Input, Progress, ReadError, ReadOptions, Snapshot};
+use crate::stream_trace::{FormatError, MAGIC, Recording};
+
+/// What a file held.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnyTrace {
+    /// A PyTorch memory snapshot.
+    Snapshot(Snapshot),
+    /// A stream trace.
+    Recording(Recording),
+}
+
+/// Why a file is no trace of either kind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnyError {
+    /// It cannot be opened or decompressed, or as a snapshot it is none.
+    #[error(transparent)]
+    Snapshot(#[from] ReadError),
+    /// It begins as a stream trace, and goes on otherwise.
+    #[error(transparent)]
+    Recording(#[from] FormatError),
+}
+
+/// Reads the snapshot or stream trace in the file at `path`, plain or compressed.
+///
+/// # Errors
+/// Whatever keeps the file from being either; see [`AnyError`]. A stream trace that was cut is no
+/// error, compressed or not.
+///
+/// ```
+/// use trace::pytorch::ReadOptions;
+/// use trace::{AnyTrace, read_any};
+///
+/// # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces");
+/// # let file = std::path::Path::new(folder).join("graphs.pickle.zst");
+/// match read_any(&file, &ReadOptions::default(), None)? {
+///     AnyTrace::Snapshot(snapshot) => assert!(snapshot.trace(None).is_ok()),
+///     AnyTrace::Recording(_) => unreachable!("this one is PyTorch's"),
+/// }
+/// # Ok::<(), trace::AnyError>(())
+/// ```
+pub fn read_any(
+    path: &Path,
+    options: &ReadOptions,
+    progress: Option<Progress<'_>>,
+) -> Result<AnyTrace, AnyError> {
+    if !begins_as_stream_trace(path)? {
+        return Ok(AnyTrace::Snapshot(pytorch::read_file(path, options, progress)?));
+    }
+    let (file, total_bytes) = pytorch::open_file(path)?;
+    let input = Input::open(file, total_bytes, progress)?;
+    let source = Decompressed { input, offset: 0 };
+    let limited = source.take(options.decompressed_bytes_max);
+    Ok(AnyTrace::Recording(Recording::load(limited)?))
+}
+
+fn begins_as_stream_trace(path: &Path) -> Result<bool, ReadError> {
+    let (file, total_bytes) = pytorch::open_file(path)?;
+    let mut source = Decompressed { input: Input::open(file, total_bytes, None)?, offset: 0 };
+    let mut head = [0; MAGIC.len()];
+    let mut length = 0;
+    // What cannot even begin is left to the reader of snapshots, which says more.
+    while let Some(room @ [_, ..]) = head.get_mut(length..) {
+        match source.read(room) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => length += count,
+        }
+    }
+    let head = head.get(..length).unwrap_or_default();
+    Ok(!head.is_empty() && MAGIC.starts_with(head))
+}
+
+/// Decompressed bytes that merely end where a compressed file was cut.
+struct Decompressed<'a> {
+    input: Input<'a>,
+    offset: u64,
+}
+
+impl Read for Decompressed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = match self.input.read(into, self.offset) {
+            Ok(count) => count,
+            Err(ReadError::Truncated { .. }) => 0,
+            Err(ReadError::Io { source }) => return Err(source),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        self.offset += u64::try_from(count).unwrap_or(u64::MAX);
+        Ok(count)
+    }
+}

@@ -14,18 +14,25 @@ use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, Weak, lock};
 
 /// One capture that was begun through us.
 pub(crate) struct CaptureState {
+    id: u64,
     active: AtomicBool,
     members: Mutex<Vec<Weak<StreamCore>>>,
     holds: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 impl CaptureState {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(id: u64) -> Arc<Self> {
         Arc::new(Self {
+            id,
             active: AtomicBool::new(true),
             members: Mutex::default(),
             holds: Mutex::default(),
         })
+    }
+
+    /// A number that no other capture of the driver has.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn is_active(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::error::{DriverError, Error};
 use crate::event_pool::EventPool;
 use crate::fence::Fence;
 use crate::graph::Grave;
+use crate::observe::Reached;
 use crate::order::Registry;
 use crate::stream::{PerThreadStream, Stream, StreamOptions};
 use crate::stream_core::{StreamHandle, StreamKind, StreamTraits};
@@ -157,6 +158,15 @@ impl ContextCore {
         living.extend(mine.and_then(Weak::upgrade));
         living
     }
+
+    /// How far each living stream is, those of other threads too.
+    pub(crate) fn reached_streams(&self) -> Vec<Reached> {
+        let streams = lock(&self.streams);
+        let all = streams.by_id.values().chain(streams.per_thread.values());
+        let living: Vec<_> = all.chain([&streams.legacy]).filter_map(Weak::upgrade).collect();
+        drop(streams);
+        living.iter().map(|handle| handle.core().reached()).collect()
+    }
 }
 
 impl Drop for ContextCore {
@@ -293,6 +303,7 @@ impl Context {
     ///
     /// # Errors
     /// The driver's answer.
+    #[track_caller]
     pub fn finish_destroyed_graphs(&self) -> Result<(), Error> {
         loop {
             let fences = self.core.open_grave_fences();
@@ -308,6 +319,7 @@ impl Context {
     ///
     /// # Errors
     /// The driver's answer, or that too many streams are alive.
+    #[track_caller]
     pub fn create_stream(&self, options: StreamOptions) -> Result<Stream, Error> {
         self.core.sweep()?;
         let raw = DriverStream::create(&self.core.raw, options.non_blocking, options.priority)?;
@@ -335,6 +347,7 @@ impl Context {
     ///
     /// # Errors
     /// The driver's answer.
+    #[track_caller]
     pub fn legacy_stream(&self) -> Result<Stream, Error> {
         if let Some(open) = lock(&self.core.streams).legacy.upgrade() {
             return Ok(Stream::from_handle(open));
@@ -353,6 +366,7 @@ impl Context {
     ///
     /// # Errors
     /// The driver's answer.
+    #[track_caller]
     pub fn per_thread_stream(&self) -> Result<PerThreadStream, Error> {
         let thread = current_thread().id();
         let open = lock(&self.core.streams).per_thread.get(&thread).and_then(Weak::upgrade);
@@ -379,6 +393,7 @@ impl Context {
     }
 
     /// Takes a foreign stream under `traits`, or gives the one with this id that is open.
+    #[track_caller]
     pub(crate) fn adopt_stream(
         &self,
         raw: DriverStream,

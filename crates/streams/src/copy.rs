@@ -4,13 +4,19 @@ use std::ops::Range;
 
 use crate::error::Error;
 use crate::memory::{PinnedMemory, check_part};
+use crate::observe::{Accessed, Operation, Told};
 use crate::stream::Stream;
 use crate::submission::Submission;
-use crate::uses::{Access, DeviceBytes, submit_with};
+use crate::uses::{Access, DeviceBytes, DeviceSpan, submit_with};
 
 /// A host length as the device counts it.
 fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// A part of memory as an observer is told of it.
+fn accessed(part: DeviceSpan, access: Access) -> Accessed {
+    Accessed { address: part.address, bytes: part.bytes, access }
 }
 
 /// A part of pinned memory, checked, as (offset, bytes).
@@ -27,6 +33,7 @@ impl Stream {
     ///
     /// # Errors
     /// The part does not lie inside, or the stream captures; or the driver's answer.
+    #[track_caller]
     pub fn copy_to_device(
         &self,
         destination: &impl DeviceBytes,
@@ -36,7 +43,9 @@ impl Stream {
         self.refuse_capture()?;
         let part = destination.span().part(offset, length(source.len()))?;
         let uses = [(destination as &dyn DeviceBytes, Access::Write)];
-        let copy = submit_with(self, &uses, |raw| raw.copy_to_device(part.address, source))?;
+        let parts = [accessed(part, Access::Write)];
+        let told = Told::parts(Operation::CopyToDevice, &parts);
+        let copy = submit_with(self, &uses, told, |raw| raw.copy_to_device(part.address, source))?;
         self.finish_with_host(copy)
     }
 
@@ -44,6 +53,7 @@ impl Stream {
     ///
     /// # Errors
     /// The part does not lie inside, or the stream captures; or the driver's answer.
+    #[track_caller]
     pub fn copy_to_host(
         &self,
         destination: &mut [u8],
@@ -53,7 +63,10 @@ impl Stream {
         self.refuse_capture()?;
         let part = source.span().part(offset, length(destination.len()))?;
         let uses = [(source as &dyn DeviceBytes, Access::Read)];
-        let copy = submit_with(self, &uses, |raw| raw.copy_to_host(destination, part.address))?;
+        let parts = [accessed(part, Access::Read)];
+        let told = Told::parts(Operation::CopyToHost, &parts);
+        let copy =
+            submit_with(self, &uses, told, |raw| raw.copy_to_host(destination, part.address))?;
         self.finish_with_host(copy)
     }
 
@@ -62,6 +75,7 @@ impl Stream {
     ///
     /// # Errors
     /// A part does not lie inside, or the stream captures; or the driver's answer.
+    #[track_caller]
     pub fn copy_from_pinned(
         &self,
         destination: &impl DeviceBytes,
@@ -73,7 +87,9 @@ impl Stream {
         let (start, bytes) = pinned_part(source, &part)?;
         let to = destination.span().part(offset, length(bytes))?;
         let uses = [(destination as &dyn DeviceBytes, Access::Write)];
-        let copy = submit_with(self, &uses, |raw| {
+        let parts = [accessed(to, Access::Write)];
+        let told = Told::parts(Operation::CopyToDevice, &parts);
+        let copy = submit_with(self, &uses, told, |raw| {
             raw.copy_from_pinned(to.address, source.driver(), start, bytes)
         })?;
         source.read_by(&copy);
@@ -85,6 +101,7 @@ impl Stream {
     ///
     /// # Errors
     /// A part does not lie inside, or the stream captures; or the driver's answer.
+    #[track_caller]
     pub fn copy_to_pinned(
         &self,
         destination: &mut PinnedMemory,
@@ -96,7 +113,9 @@ impl Stream {
         let (start, bytes) = pinned_part(destination, &part)?;
         let from = source.span().part(offset, length(bytes))?;
         let uses = [(source as &dyn DeviceBytes, Access::Read)];
-        let copy = submit_with(self, &uses, |raw| {
+        let parts = [accessed(from, Access::Read)];
+        let told = Told::parts(Operation::CopyToHost, &parts);
+        let copy = submit_with(self, &uses, told, |raw| {
             raw.copy_into_pinned(destination.driver(), start, from.address, bytes)
         })?;
         destination.written_by(&copy);
@@ -107,6 +126,7 @@ impl Stream {
     ///
     /// # Errors
     /// A part does not lie inside; or the driver's answer.
+    #[track_caller]
     pub fn copy_on_device(
         &self,
         destination: &impl DeviceBytes,
@@ -121,13 +141,16 @@ impl Stream {
             (destination as &dyn DeviceBytes, Access::Write),
             (source as &dyn DeviceBytes, Access::Read),
         ];
-        submit_with(self, &uses, |raw| raw.copy_on_device(to.address, from.address, bytes))
+        let parts = [accessed(to, Access::Write), accessed(from, Access::Read)];
+        let told = Told::parts(Operation::CopyOnDevice, &parts);
+        submit_with(self, &uses, told, |raw| raw.copy_on_device(to.address, from.address, bytes))
     }
 
     /// Queues a fill of `bytes` bytes, `offset` bytes in, with `value`.
     ///
     /// # Errors
     /// The part does not lie inside; or the driver's answer.
+    #[track_caller]
     pub fn fill_bytes(
         &self,
         memory: &impl DeviceBytes,
@@ -137,13 +160,16 @@ impl Stream {
     ) -> Result<Submission, Error> {
         let part = memory.span().part(offset, bytes)?;
         let uses = [(memory as &dyn DeviceBytes, Access::Write)];
-        submit_with(self, &uses, |raw| raw.fill_bytes(part.address, value, bytes))
+        let parts = [accessed(part, Access::Write)];
+        let told = Told::parts(Operation::Fill, &parts);
+        submit_with(self, &uses, told, |raw| raw.fill_bytes(part.address, value, bytes))
     }
 
     /// Queues a fill of `words` words of 32 bits, `offset` bytes in, with `value`.
     ///
     /// # Errors
     /// The part does not lie inside; or the driver's answer, which refuses an odd address.
+    #[track_caller]
     pub fn fill_words(
         &self,
         memory: &impl DeviceBytes,
@@ -153,7 +179,9 @@ impl Stream {
     ) -> Result<Submission, Error> {
         let part = memory.span().part(offset, words.saturating_mul(4))?;
         let uses = [(memory as &dyn DeviceBytes, Access::Write)];
-        submit_with(self, &uses, |raw| raw.fill_words(part.address, value, words))
+        let parts = [accessed(part, Access::Write)];
+        let told = Told::parts(Operation::Fill, &parts);
+        submit_with(self, &uses, told, |raw| raw.fill_words(part.address, value, words))
     }
 
     /// Host memory cannot be held by a graph, which would use it at every replay.
@@ -163,6 +191,7 @@ impl Stream {
     }
 
     /// Waits for a copy whose host side is only lent to us.
+    #[track_caller]
     fn finish_with_host(&self, copy: Submission) -> Result<Submission, Error> {
         match copy.wait() {
             Ok(()) => Ok(copy),

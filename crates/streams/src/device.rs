@@ -5,6 +5,7 @@ use cuda_sys::{CUdevice_attribute, Table};
 use crate::context::{Context, ContextCore};
 use crate::driver::{Calls, DeviceHandle, DriverContext};
 use crate::error::{DriverError, Error};
+use crate::observe::{Observer, Watch};
 use crate::order::Registry;
 use crate::sync::{Arc, AtomicU64, Mutex, OnceLock, Ordering, Weak, lock};
 
@@ -19,6 +20,7 @@ struct DriverInner {
     calls: Calls,
     registry: Arc<Registry>,
     contexts: Mutex<Vec<Weak<ContextCore>>>,
+    watch: Watch,
     next_id: AtomicU64,
 }
 
@@ -45,12 +47,39 @@ impl Driver {
     /// # Errors
     /// The driver does not start.
     pub fn from_table(table: Arc<Table>) -> Result<Self, Error> {
+        Self::watched(table, None)
+    }
+
+    /// Opens the installed driver anew, with an observer of everything that happens on its streams.
+    ///
+    /// This is another driver than the one that [`Driver::load`] gives: the two know nothing of
+    /// each other's streams, so a program uses one of them.
+    ///
+    /// # Errors
+    /// As for [`Driver::load`].
+    pub fn load_observed(observer: Arc<dyn Observer>) -> Result<Self, Error> {
+        Self::from_table_observed(cuda_sys::load()?, observer)
+    }
+
+    /// As [`Driver::from_table`], with an observer of everything that happens on its streams.
+    ///
+    /// # Errors
+    /// The driver does not start.
+    pub fn from_table_observed(
+        table: Arc<Table>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, Error> {
+        Self::watched(table, Some(observer))
+    }
+
+    fn watched(table: Arc<Table>, observer: Option<Arc<dyn Observer>>) -> Result<Self, Error> {
         let calls = Calls::init(table)?;
         Ok(Self {
             inner: Arc::new(DriverInner {
                 calls,
                 registry: Arc::new(Registry::new()),
                 contexts: Mutex::default(),
+                watch: Watch::new(observer),
                 next_id: AtomicU64::new(OWN_IDS),
             }),
         })
@@ -87,6 +116,10 @@ impl Driver {
 
     pub(crate) fn calls(&self) -> &Calls {
         &self.inner.calls
+    }
+
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.inner.watch
     }
 
     pub(crate) fn fresh_id(&self) -> u64 {

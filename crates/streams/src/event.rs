@@ -9,12 +9,14 @@
 //! also right after one of ours. So from then on no claim is credited, ever (O5). That the handle
 //! is out is looked for after the call: a record through it that the call acted on came before.
 
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::capture::CaptureState;
 use crate::context::Context;
-use crate::driver::{DriverEvent, EventKind};
+use crate::driver::{DriverEvent, DriverStream, EventKind};
 use crate::error::Error;
+use crate::observe::{By, How, Place, RecordId, Scope, WaitedFor, What};
 use crate::order::{EventVersion, Frontier, Registry, Stamp};
 use crate::stream_core::StreamCore;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
@@ -52,6 +54,8 @@ pub struct Event {
 
 #[derive(Debug)]
 struct EventInner {
+    /// Names the event where it is told of.
+    id: u64,
     context: Context,
     raw: DriverEvent,
     kind: EventKind,
@@ -109,6 +113,7 @@ impl Context {
 impl Event {
     fn new(context: &Context, raw: DriverEvent, kind: EventKind, last: LastRecord) -> Self {
         let inner = EventInner {
+            id: context.driver().fresh_id(),
             context: context.clone(),
             raw,
             kind,
@@ -159,6 +164,7 @@ impl Event {
         self.is_handle_out() || !matches!(&*lock(&self.inner.last), LastRecord::Never)
     }
 
+    #[track_caller]
     pub(crate) fn record_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
         core.check_driver(self.inner.context.core().registry())?;
         let (expected, found) = (core.context().id(), self.inner.context.id());
@@ -167,12 +173,23 @@ impl Event {
         }
         let entered = core.enter()?;
         let adding = core.add(&entered)?;
+        let turn = core.turn();
         let record = self.inner.version.begin();
         let claim = match adding.capture() {
             Some(capture) => LastRecord::Captured(Arc::clone(capture)),
             None => LastRecord::Stamped(Arc::new(core.stamp(&entered))),
         };
         let recorded = self.inner.raw.record(entered.raw());
+        if let (Ok(()), Some(turn)) = (&recorded, &turn) {
+            let what = What::Recorded {
+                stream: core.traits().id,
+                ordinal: turn.ordinal(),
+                capture: adding.capture().map(|capture| capture.id()),
+                record: RecordId { event: self.inner.id, version: record.number() },
+                by: By::Program,
+            };
+            turn.tell(Some(Location::caller()), what);
+        }
         self.inner.version.end(&record, |credited| {
             let credited = credited && recorded.is_ok();
             *lock(&self.inner.last) = if credited { claim.clone() } else { LastRecord::Unknown };
@@ -189,7 +206,9 @@ impl Event {
         self.inner.version.is_still(version) && !self.is_handle_out()
     }
 
+    #[track_caller]
     pub(crate) fn wait_on(&self, core: &Arc<StreamCore>) -> Result<(), Error> {
+        let place = Location::caller();
         core.check_driver(self.inner.context.core().registry())?;
         let entered = core.enter()?;
         let adding = core.add(&entered)?;
@@ -198,19 +217,24 @@ impl Event {
         match (last, adding.capture()) {
             (LastRecord::Captured(theirs), None) if theirs.is_active() && !self.is_handle_out() => {
                 drop(adding);
-                core.join_capture(&entered, &theirs, |raw| raw.wait(&self.inner.raw))
+                core.join_capture(&entered, &theirs, |raw| {
+                    self.wait_captured(core, raw, (theirs.id(), version), place)
+                })
             }
             (LastRecord::Captured(theirs), Some(ours)) if Arc::ptr_eq(ours, &theirs) => {
-                entered.raw().wait(&self.inner.raw)
+                self.wait_captured(core, entered.raw(), (ours.id(), version), place)
             }
             (LastRecord::Captured(_), _) => Err(Error::CapturedEvent),
             (_, Some(_)) => Err(core.capturing()),
             (LastRecord::Never, None) if version.is_some() && !self.is_recorded() => {
+                let (stream, event) = (core.traits().id, self.inner.id);
+                core.watch().tell(Some(place), || What::NothingToWaitFor { stream, event });
                 Err(Error::NeverRecorded)
             }
             (last, None) => {
-                let point =
-                    core.submit_eagerly(&entered, &adding, |raw| raw.wait(&self.inner.raw))?;
+                let on = || self.waited_for(&last, version);
+                let wait = |raw: &DriverStream| raw.wait(&self.inner.raw);
+                let point = core.submit_wait(&entered, &adding, wait, (By::Program, on))?;
                 match last {
                     _ if !self.is_credible(version) => core.slot().gate(point.mark),
                     LastRecord::Stamped(stamp) => {
@@ -225,36 +249,89 @@ impl Event {
         }
     }
 
+    /// A wait that goes into a capture.
+    fn wait_captured(
+        &self,
+        core: &StreamCore,
+        raw: &DriverStream,
+        (capture, version): (u64, Option<u64>),
+        place: Place,
+    ) -> Result<(), Error> {
+        let turn = core.turn();
+        raw.wait(&self.inner.raw)?;
+        if let Some(turn) = turn {
+            let on = WaitedFor::Record(self.record_id(version));
+            let (stream, ordinal) = (core.traits().id, turn.ordinal());
+            let capture = Some(capture);
+            turn.tell(Some(place), What::Waited { stream, ordinal, capture, on, by: By::Program });
+        }
+        Ok(())
+    }
+
+    /// The record that a call was about, if that can be said.
+    fn record_id(&self, version: Option<u64>) -> RecordId {
+        RecordId { event: self.inner.id, version: version.map_or(0, EventVersion::number) }
+    }
+
+    /// After a wait: what it waited for.
+    fn waited_for(&self, last: &LastRecord, version: Option<u64>) -> WaitedFor {
+        let event = self.inner.id;
+        match last {
+            _ if !self.is_credible(version) => WaitedFor::Unknown { event },
+            LastRecord::Stamped(_) => WaitedFor::Record(self.record_id(version)),
+            LastRecord::Never | LastRecord::Unknown | LastRecord::Captured(_) => {
+                WaitedFor::Unknown { event }
+            }
+        }
+    }
+
     /// Whether the last record has passed; yes if there never was one.
     ///
     /// # Errors
     /// It was recorded in a capture; or the driver's answer.
+    #[track_caller]
     pub fn query(&self) -> Result<bool, Error> {
-        self.ask(DriverEvent::query, Registry::learn_answered)
+        self.ask(How::Query, DriverEvent::query, Registry::learn_answered)
     }
 
     /// Blocks until the record that is the last one now has passed.
     ///
     /// # Errors
     /// It was recorded in a capture; or the driver's answer.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.ask(|raw| raw.synchronize().map(|()| true), Registry::learn_synchronized)?;
+        self.ask(
+            How::Synchronization,
+            |raw| raw.synchronize().map(|()| true),
+            Registry::learn_synchronized,
+        )?;
         self.inner.context.core().close_graves();
         Ok(())
     }
 
     /// Makes a call that says whether the last record has passed, and credits its claim.
+    #[track_caller]
     fn ask(
         &self,
+        how: How,
         call: impl FnOnce(&DriverEvent) -> Result<bool, Error>,
         learn: impl FnOnce(&Registry, &Frontier),
     ) -> Result<bool, Error> {
+        let place = Some(Location::caller());
+        let watch = self.inner.context.driver().watch();
         let version = self.inner.version.quiet();
         let last = lock(&self.inner.last).clone();
         if let LastRecord::Captured(_) = last {
             return Err(Error::CapturedEvent);
         }
+        if how == How::Synchronization {
+            watch.tell(place, || What::SynchronizationBegun { scope: self.scope(&last, version) });
+        }
         let passed = call(&self.inner.raw)?;
+        if passed {
+            let scope = self.scope(&last, version);
+            watch.tell(place, || What::Passed { scope, reached: &[], how });
+        }
         if passed
             && let LastRecord::Stamped(stamp) = last
             && self.is_credible(version)
@@ -262,6 +339,14 @@ impl Event {
             learn(self.inner.context.core().registry(), &stamp.frontier);
         }
         Ok(passed)
+    }
+
+    /// What a question is about.
+    fn scope(&self, last: &LastRecord, version: Option<u64>) -> Scope {
+        match self.waited_for(last, version) {
+            WaitedFor::Record(record) => Scope::Record(record),
+            WaitedFor::Unknown { event } => Scope::Event { event },
+        }
     }
 
     /// The time from `start` to this event, both timing events that have passed.

@@ -1,10 +1,12 @@
 //! A point the device can be asked about.
 
 use std::fmt;
+use std::panic::Location;
 
 use crate::driver::DriverEvent;
 use crate::error::Error;
 use crate::event_pool::EventPool;
+use crate::observe::{How, Place, RecordId, Scope, Watch, What};
 use crate::order::{Frontier, Point, Registry, Stamp};
 use crate::sync::Arc;
 
@@ -21,21 +23,36 @@ struct FenceInner {
     /// Taken out only by `drop`.
     event: Option<DriverEvent>,
     pool: Arc<EventPool>,
+    watch: Watch,
+    /// Names the fence where it is told of.
+    id: u64,
+    /// The id of the stream it was recorded on.
+    stream: u64,
     registry: Arc<Registry>,
     stamp: Stamp,
     exact: bool,
 }
 
+/// What a fence is made of, beside what it claims.
+pub(crate) struct FenceParts {
+    pub(crate) event: DriverEvent,
+    pub(crate) pool: Arc<EventPool>,
+    pub(crate) watch: Watch,
+    pub(crate) id: u64,
+    pub(crate) stream: u64,
+}
+
 impl Fence {
     pub(crate) fn new(
-        event: DriverEvent,
-        pool: Arc<EventPool>,
+        parts: FenceParts,
         registry: Arc<Registry>,
         stamp: Stamp,
         exact: bool,
     ) -> Self {
+        let FenceParts { event, pool, watch, id, stream } = parts;
         let event = Some(event);
-        Self { inner: Arc::new(FenceInner { event, pool, registry, stamp, exact }) }
+        let inner = FenceInner { event, pool, watch, id, stream, registry, stamp, exact };
+        Self { inner: Arc::new(inner) }
     }
 
     pub(crate) fn event(&self) -> &DriverEvent {
@@ -48,6 +65,16 @@ impl Fence {
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.inner.registry
+    }
+
+    /// The id of the stream it was recorded on.
+    pub(crate) fn recorded_on(&self) -> u64 {
+        self.inner.stream
+    }
+
+    /// The fence as it is told of.
+    pub(crate) fn record_id(&self) -> RecordId {
+        RecordId { event: self.inner.id, version: 1 }
     }
 
     /// Nothing submitted after the point is covered.
@@ -89,12 +116,14 @@ impl Fence {
     ///
     /// # Errors
     /// The driver's answer, or that this is a host function.
+    #[track_caller]
     pub fn query(&self) -> Result<bool, Error> {
         if self.is_known_complete() {
             return Ok(true);
         }
         let passed = self.event().query()?;
         if passed {
+            self.tell_passed(How::Query, Location::caller());
             // The stamp was read before the record, so before any question about it.
             self.inner.registry.learn_answered(self.frontier());
         }
@@ -105,12 +134,21 @@ impl Fence {
     ///
     /// # Errors
     /// The driver's answer, or that this is a host function.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<(), Error> {
         if !self.is_settled() {
+            let (place, scope) = (Location::caller(), Scope::Record(self.record_id()));
+            self.inner.watch.tell(Some(place), || What::SynchronizationBegun { scope });
             self.event().synchronize()?;
+            self.tell_passed(How::Synchronization, place);
             self.inner.registry.learn_synchronized(self.frontier());
         }
         Ok(())
+    }
+
+    fn tell_passed(&self, how: How, place: Place) {
+        let scope = Scope::Record(self.record_id());
+        self.inner.watch.tell(Some(place), || What::Passed { scope, reached: &[], how });
     }
 }
 

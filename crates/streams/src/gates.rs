@@ -69,6 +69,7 @@ impl Gates {
     ///
     /// # Errors
     /// There is no such gate, or the stream captures; or the driver's answer.
+    #[track_caller]
     pub fn close(&self, stream: &Stream, gate: usize) -> Result<Submission, Error> {
         let index = u64::try_from(gate).unwrap_or(u64::MAX);
         let length = u64::try_from(self.count).unwrap_or(u64::MAX);

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use cuda_sys::{CUresult, CUstreamCaptureMode};
 
@@ -14,6 +15,7 @@ use crate::context::Context;
 use crate::driver::{DriverExec, DriverGraph};
 use crate::error::{Code, Error};
 use crate::fence::Fence;
+use crate::observe::{Operation, Place, Told, Watch, What};
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::{Arc, Mutex, Ordering, lock};
@@ -46,6 +48,16 @@ pub type Hold = Box<dyn Any + Send>;
 /// What a graph holds; shared by all executables made from it.
 struct Holds {
     held: Mutex<Vec<Hold>>,
+    /// The capture, and who is told when nothing made of it can be launched any more.
+    capture: u64,
+    watch: Watch,
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        let capture = self.capture;
+        self.watch.tell(None, || What::GraphGone { capture });
+    }
 }
 
 /// A capture that goes on. Dropped without [`Capture::end`], it is ended and thrown away.
@@ -87,12 +99,19 @@ impl Stream {
     ///
     /// # Errors
     /// The stream captures already, or is a default stream; or the driver's answer.
+    #[track_caller]
     pub fn begin_capture(&self, mode: CaptureMode) -> Result<Capture, Error> {
         let core = self.order().core();
         let entered = core.enter()?;
-        let state = CaptureState::new();
+        let state = CaptureState::new(self.context().driver().fresh_id());
         core.context().captures.fetch_add(1, Ordering::SeqCst);
-        let begun = core.join_capture(&entered, &state, |raw| raw.begin_capture(mode.into()));
+        let place = Location::caller();
+        let (stream, capture) = (self.id(), state.id());
+        let begun = core.join_capture(&entered, &state, |raw| {
+            raw.begin_capture(mode.into())?;
+            core.watch().tell(Some(place), || What::CaptureBegun { stream, capture });
+            Ok(())
+        });
         if let Err(error) = begun {
             core.context().captures.fetch_sub(1, Ordering::SeqCst);
             return Err(error);
@@ -118,20 +137,28 @@ impl Capture {
     /// # Errors
     /// The capture was broken, or a stream that took part was not waited for. It is over all the
     /// same.
+    #[track_caller]
     pub fn end(mut self) -> Result<Graph, Error> {
-        let (raw, held) = self.finish();
+        let (raw, held) = self.finish(Some(Location::caller()));
         let context = Context::from_core(Arc::clone(self.stream.order().core().context()));
-        Ok(Graph { raw: raw?, holds: Arc::new(Holds { held: Mutex::new(held) }), context })
+        let (capture, watch) = (self.state.id(), context.driver().watch().clone());
+        let holds = Arc::new(Holds { held: Mutex::new(held), capture, watch });
+        Ok(Graph { raw: raw?, holds, context })
     }
 
     /// Ends the capture on every stream that takes part.
-    fn finish(&mut self) -> (Result<DriverGraph, Error>, Vec<Hold>) {
+    fn finish(&mut self, place: Option<Place>) -> (Result<DriverGraph, Error>, Vec<Hold>) {
         self.ended = true;
         let core = self.stream.order().core();
         let members = self.state.close();
         members.iter().for_each(|member| member.membership.end());
         members.iter().for_each(|member| member.drain());
         let raw = core.enter().and_then(|entered| entered.raw().end_capture());
+        core.watch().tell(place, || What::CaptureEnded {
+            stream: self.stream.id(),
+            capture: self.state.id(),
+            succeeded: raw.is_ok(),
+        });
         members.iter().for_each(|member| member.membership.ended());
         core.context().captures.fetch_sub(1, Ordering::SeqCst);
         (raw, self.state.take_holds())
@@ -141,7 +168,7 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         if !self.ended {
-            drop(self.finish());
+            drop(self.finish(None));
         }
     }
 }
@@ -199,11 +226,13 @@ impl GraphExec {
     ///
     /// # Errors
     /// The driver's answer, or as for any submission.
+    #[track_caller]
     pub fn launch(&self, stream: &Stream) -> Result<Submission, Error> {
         let raw = self.raw.as_ref().expect("the graph leaves only when it is dropped");
         let holds = Arc::clone(&self.holds);
         let hold = move || vec![Box::new(holds) as Hold];
-        let replay = stream.order().core().submit(hold, |on| raw.launch(on))?;
+        let told = Told::of(Operation::Graph { capture: self.holds.capture });
+        let replay = stream.order().core().submit(told, hold, |on| raw.launch(on))?;
         if !replay.is_captured() {
             let mut replays = lock(&self.replays);
             replays.retain(|earlier| earlier.order().slot() != replay.order().slot());

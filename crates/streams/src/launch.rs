@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::context::Context;
 use crate::driver::{DriverFunction, DriverModule, ParameterValue, Shape};
 use crate::error::Error;
+use crate::observe::{Operation, Told};
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::Arc;
@@ -134,6 +135,7 @@ impl<S: Signature> Kernel<S> {
     ///
     /// # Errors
     /// The stream is one of another context, or an owner refused the use; or the driver's answer.
+    #[track_caller]
     pub fn launch<A: Arguments<S>>(
         &self,
         stream: &Stream,
@@ -150,7 +152,9 @@ impl<S: Signature> Kernel<S> {
         let mut given = Given { values: SmallVec::new(), uses: SmallVec::new() };
         arguments.give(&mut given);
         let Given { mut values, uses } = given;
-        submit_with(stream, &uses, |raw| self.inner.raw.launch(raw, shape, &mut values))
+        let operation = Operation::Launch { kernel: &self.inner.name };
+        let told = Told::whole(operation, &uses);
+        submit_with(stream, &uses, told, |raw| self.inner.raw.launch(raw, shape, &mut values))
     }
 
     /// The kernel's name.

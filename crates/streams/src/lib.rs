@@ -62,6 +62,7 @@ pub mod launch;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod memory;
+pub mod observe;
 pub mod order;
 mod stream;
 mod stream_core;
@@ -69,9 +70,11 @@ mod stream_knowledge;
 mod stream_order;
 mod stream_pool;
 mod submission;
+mod submit;
 mod sync;
 mod synchronize;
 mod uses;
+mod watch;
 
 pub use context::Context;
 pub use current::CurrentStream;

@@ -198,7 +198,7 @@ fn c3_a_call_knows_whether_the_driver_captured_it() {
                 assert_eq!(adding.capture().is_some(), captured);
             }
         });
-        assert!(stream.membership.begin(&CaptureState::new()));
+        assert!(stream.membership.begin(&CaptureState::new(0)));
         stream.change(true);
         stream.membership.begun();
         stream.membership.end();

@@ -2,12 +2,14 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::panic::Location;
 
 use crate::context::Context;
 use crate::device::Device;
 use crate::driver::HostFunction;
 use crate::error::Error;
 use crate::event::Event;
+use crate::observe::{By, Operation, Told};
 use crate::stream_core::StreamHandle;
 use crate::stream_order::StreamOrder;
 use crate::submission::Submission;
@@ -92,6 +94,7 @@ impl Stream {
     /// touches no memory before it waits for that (O11). A capture is not begun through it while a
     /// call on this stream is under way.
     #[must_use]
+    #[track_caller]
     pub fn as_raw(&self) -> cuda_sys::CUstream {
         self.order.core().share();
         self.handle.raw.raw()
@@ -109,6 +112,7 @@ impl Stream {
     ///
     /// # Errors
     /// The event belongs to another context; or the driver's answer.
+    #[track_caller]
     pub fn record(&self, event: &Event) -> Result<(), Error> {
         event.record_on(self.order.core())
     }
@@ -117,6 +121,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's answer.
+    #[track_caller]
     pub fn record_event(&self) -> Result<Event, Error> {
         let event = self.context().create_event()?;
         self.record(&event)?;
@@ -128,6 +133,7 @@ impl Stream {
     /// # Errors
     /// The stream captures and the event was recorded outside its capture, or the event was
     /// recorded in a capture that is over; or the driver's answer.
+    #[track_caller]
     pub fn wait_event(&self, event: &Event) -> Result<(), Error> {
         event.wait_on(self.order.core())
     }
@@ -137,6 +143,7 @@ impl Stream {
     ///
     /// # Errors
     /// As for [`Stream::wait_event`].
+    #[track_caller]
     pub fn wait_stream(&self, other: &Self) -> Result<(), Error> {
         self.order.core().check_driver(other.order.core().registry())?;
         if Arc::ptr_eq(self.order.core(), other.order.core()) {
@@ -152,9 +159,11 @@ impl Stream {
     ///
     /// # Errors
     /// As for [`Submission::fence`]; or the driver's answer.
+    #[track_caller]
     pub fn wait_submission(&self, submission: &Submission) -> Result<(), Error> {
         self.order.core().check_driver(submission.order().core().registry())?;
         if self.order.knows_settled(submission.point()) && !submission.is_captured() {
+            self.order.tell_skipped(submission.order().id(), By::Program, Location::caller());
             return Ok(());
         }
         self.order.wait_fence_anyway(&submission.fence()?)
@@ -164,6 +173,7 @@ impl Stream {
     ///
     /// # Errors
     /// The stream captures; or the driver's answer.
+    #[track_caller]
     pub fn query(&self) -> Result<bool, Error> {
         let core = self.order.core();
         let entered = core.enter()?;
@@ -175,6 +185,7 @@ impl Stream {
     ///
     /// # Errors
     /// The stream captures; or the driver's answer.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<(), Error> {
         let core = self.order.core();
         let entered = core.enter()?;
@@ -193,6 +204,7 @@ impl Stream {
     ///
     /// # Errors
     /// The stream captures; or the driver's answer.
+    #[track_caller]
     pub fn launch_host_function(
         &self,
         function: impl FnOnce() + Send + 'static,
@@ -207,7 +219,9 @@ impl Stream {
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
         core.gate_next(&entered);
         let launched = core
-            .submit(Vec::new, |raw| raw.launch_host_function(&function))
+            .submit(Told::of(Operation::HostFunction), Vec::new, |raw| {
+                raw.launch_host_function(&function)
+            })
             .inspect_err(|_| function.cancel())?;
         core.slot().gate(launched.point().mark);
         core.keep_host_function(function);

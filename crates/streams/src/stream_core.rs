@@ -1,4 +1,4 @@
-//! What every handle of one stream shares, and the road every submission takes.
+//! What every handle of one stream shares. The road a submission takes: `submit`.
 //!
 //! A [`StreamHandle`] owns the driver's stream; a [`StreamCore`] owns the stream's place in the
 //! registry, its fences and its capture, and outlives the handle. A call that uses the driver's
@@ -8,25 +8,23 @@
 //! The place in the registry goes to another stream when this one is retired and complete. A call
 //! that has entered keeps it. Everything else asks by the functions of `stream_knowledge`, which
 //! answer for this stream only.
-//!
-//! A submission: settle the token that somebody still holds (its fence must be recorded before
-//! anything else is queued), count the call as begun, make it, count it as done or failed. On a
-//! capturing stream nothing is counted: the work runs when the graph is launched (C2).
 
-use std::any::Any;
 use std::fmt;
+use std::panic::Location;
 
 use crate::capture::{Adding, CaptureState, Membership};
 use crate::context::ContextCore;
 use crate::driver::{DriverStream, HostFunction};
 use crate::error::Error;
-use crate::fence::Fence;
+use crate::fence::{Fence, FenceParts};
 use crate::fence_list::FenceList;
+use crate::observe::Place;
 use crate::order::{LastMark, Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
-use crate::submission::{Submission, Token};
+use crate::submission::Token;
 use crate::sync::{
     Arc, AtomicU32, Mutex, OnceLock, Ordering, ThreadId, Weak, current_thread, lock, yield_now,
 };
+use crate::watch::Watched;
 
 /// In `users`: the stream takes no new calls.
 const RETIRED: u32 = 1 << 31;
@@ -71,7 +69,8 @@ pub(crate) struct StreamCore {
     handle: OnceLock<Weak<StreamHandle>>,
     pub(crate) fences: FenceList,
     pub(crate) membership: Membership,
-    last_token: Mutex<Weak<Token>>,
+    watched: Watched,
+    pub(crate) last_token: Mutex<Weak<Token>>,
     host_functions: Mutex<Vec<HostFunction>>,
 }
 
@@ -94,6 +93,7 @@ impl Drop for Entered {
 }
 
 impl StreamHandle {
+    #[track_caller]
     pub(crate) fn open(
         context: &Arc<ContextCore>,
         raw: DriverStream,
@@ -114,12 +114,14 @@ impl StreamHandle {
             handle: OnceLock::new(),
             fences: FenceList::default(),
             membership: Membership::new(),
+            watched: Watched::new(),
             last_token: Mutex::default(),
             host_functions: Mutex::default(),
         });
         let handle = Arc::new(Self { core, raw, users: AtomicU32::new(0) });
         let set = handle.core.handle.set(Arc::downgrade(&handle));
         debug_assert!(set.is_ok(), "a core has one handle");
+        handle.core.tell_opened(Location::caller());
         Ok(handle)
     }
 
@@ -141,6 +143,7 @@ impl StreamHandle {
         // that may have been opened again without finding the last mark.
         let mark = self.core.slot().retire();
         self.leave_fence(mark);
+        self.core.tell_retired();
         self.core.last.publish(mark);
         self.core.registry.close(self.core.me);
     }
@@ -155,7 +158,7 @@ impl StreamHandle {
         if needed && core.check_thread().is_ok() && !core.is_capturing_on(&self.raw) {
             // Without this fence the last points become complete by a synchronization of the
             // context only (O7).
-            let _ = core.record_fence_at(&self.raw, mark);
+            let _ = core.record_fence_at(&self.raw, mark, None);
         }
         if let Some(last) = core.fences.last()
             && !last.is_settled()
@@ -194,6 +197,11 @@ impl StreamCore {
         &self.traits
     }
 
+    /// What is counted for whoever watches.
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
     /// The slot itself, for calls that have entered: after the stream it is another one's.
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
@@ -207,8 +215,10 @@ impl StreamCore {
     }
 
     /// Others may submit from now on. Nothing to be said of a stream that is retired.
+    #[track_caller]
     pub(crate) fn share(&self) {
         if let Ok(entered) = self.hold() {
+            self.tell_handle_given_out(Location::caller());
             self.slot().share();
             drop(entered);
         }
@@ -356,11 +366,18 @@ impl StreamCore {
     }
 
     /// Records a pooled event at a new point of the stream.
+    #[track_caller]
     pub(crate) fn record_fence(&self, raw: &DriverStream, _: &Adding<'_>) -> Result<Fence, Error> {
-        self.record_fence_at(raw, self.slot().position())
+        self.record_fence_at(raw, self.slot().position(), Some(Location::caller()))
     }
 
-    fn record_fence_at(&self, raw: &DriverStream, mark: u64) -> Result<Fence, Error> {
+    fn record_fence_at(
+        &self,
+        raw: &DriverStream,
+        mark: u64,
+        place: Option<Place>,
+    ) -> Result<Fence, Error> {
+        let turn = self.turn();
         let quiet = self.slot().quiet();
         let stamp = self.slot().stamp_at(self.me, mark, self.may_hide_gates());
         // On a stream of our own, a submission between the reading of `mark` and of `quiet` shows.
@@ -368,8 +385,11 @@ impl StreamCore {
         let event = self.context.pool.take()?;
         event.record(raw)?;
         let exact = unmoved && quiet.is_some_and(|quiet| self.slot().is_still_quiet(quiet));
+        let id = turn.map_or(0, |turn| self.tell_fence(&turn, place));
         let pool = Arc::clone(&self.context.pool);
-        let fence = Fence::new(event, pool, Arc::clone(&self.registry), stamp, exact);
+        let watch = self.watch().clone();
+        let made = FenceParts { event, pool, watch, id, stream: self.traits.id };
+        let fence = Fence::new(made, Arc::clone(&self.registry), stamp, exact);
         self.fences.keep(fence.clone());
         Ok(fence)
     }
@@ -384,85 +404,29 @@ impl StreamCore {
     }
 
     /// Records the fence of a token that somebody still holds, before more is queued.
-    fn settle_token(&self, raw: &DriverStream, adding: &Adding<'_>) -> Result<(), Error> {
+    #[track_caller]
+    pub(crate) fn settle_token(
+        &self,
+        raw: &DriverStream,
+        adding: &Adding<'_>,
+    ) -> Result<(), Error> {
         let token = lock(&self.last_token).upgrade();
         if let Some(token) = token
             && !token.is_settled()
             && !self.registry.is_settled(token.point())
         {
             let shared = self.fence_without_news();
-            token.settle(shared.map_or_else(|| self.record_fence(raw, adding), Ok)?);
+            token.settle(match shared {
+                Some(fence) => fence,
+                None => self.record_fence(raw, adding)?,
+            });
         }
-        Ok(())
-    }
-
-    /// Queues work; on a capturing stream, gives the capture what `hold` gives (C3).
-    pub(crate) fn submit(
-        self: &Arc<Self>,
-        hold: impl FnOnce() -> Vec<Box<dyn Any + Send>>,
-        call: impl FnOnce(&DriverStream) -> Result<(), Error>,
-    ) -> Result<Submission, Error> {
-        let entered = self.enter()?;
-        let adding = self.add(&entered)?;
-        if let Some(capture) = adding.capture() {
-            capture.hold(hold());
-            call(entered.raw())?;
-            return Ok(Submission::captured(self));
-        }
-        let point = self.submit_eagerly(&entered, &adding, call)?;
-        drop(adding);
-        let submission = Submission::at(self, point);
-        *lock(&self.last_token) = submission.token();
-        if self.context.is_synchronous() {
-            self.finish_now(&submission)?;
-        }
-        Ok(submission)
-    }
-
-    /// Debug mode. The operation is queued, so an error that only keeps us from waiting is not an
-    /// error of the operation; one that the context does not survive is.
-    fn finish_now(&self, submission: &Submission) -> Result<(), Error> {
-        let waited = submission.wait();
-        if self.context.raw.first_error().is_some() { waited } else { Ok(()) }
-    }
-
-    /// Queues work on a stream that does not capture, as `adding` has found, and counts it.
-    pub(crate) fn submit_eagerly(
-        &self,
-        entered: &Entered,
-        adding: &Adding<'_>,
-        call: impl FnOnce(&DriverStream) -> Result<(), Error>,
-    ) -> Result<Point, Error> {
-        self.settle_token(entered.raw(), adding)?;
-        let slot = self.slot();
-        slot.start();
-        let called = call(entered.raw());
-        let mark = slot.finish(called.is_ok());
-        called?;
-        Ok(self.point_at(mark.expect("a call that succeeded has a mark")))
-    }
-
-    /// Asks the driver's stream whether it is idle, and learns from a yes.
-    pub(crate) fn query(&self, entered: &Entered) -> Result<bool, Error> {
-        let stamp = self.slot().stamp_at(self.me, self.slot().submitted(), false);
-        let idle = entered.raw().query()?;
-        if idle {
-            self.registry.learn_answered(&stamp.frontier);
-        }
-        Ok(idle)
-    }
-
-    /// Waits until the driver's stream is idle, and learns that what was there is done.
-    pub(crate) fn synchronize(&self, entered: &Entered) -> Result<(), Error> {
-        let stamp = self.slot().stamp_at(self.me, self.slot().submitted(), false);
-        entered.raw().synchronize()?;
-        self.registry.learn_synchronized(&stamp.frontier);
         Ok(())
     }
 
     /// While another thread finishes a driver call. One harmless call of our own lets a simulated
     /// driver, which runs one thread at a time, switch to it.
-    fn let_others_run(&self) {
+    pub(crate) fn let_others_run(&self) {
         yield_now();
         drop(self.context.raw.relaxed());
     }

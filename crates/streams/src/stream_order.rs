@@ -1,10 +1,13 @@
 //! What is known about one stream, and what can be asked.
 
 use std::fmt;
+use std::panic::Location;
 
 use crate::context::Context;
+use crate::driver::DriverStream;
 use crate::error::Error;
 use crate::fence::Fence;
+use crate::observe::{By, Place, WaitedFor, What};
 use crate::order::{Frontier, Point, StreamSlot};
 use crate::stream::Stream;
 use crate::stream_core::{StreamCore, StreamKind};
@@ -196,6 +199,7 @@ impl StreamOrder {
     /// # Errors
     /// The stream is gone, is capturing, or is the per-thread stream of another thread; or the
     /// driver's answer.
+    #[track_caller]
     pub fn fence_now(&self) -> Result<Fence, Error> {
         if let Some(fence) = self.core.fence_without_news() {
             return Ok(fence);
@@ -226,6 +230,7 @@ impl StreamOrder {
     ///
     /// # Errors
     /// The driver's answer, or that this is a host function.
+    #[track_caller]
     pub fn poll(&self) -> Result<(), Error> {
         let mut ahead = 0;
         while self.core.has_news() {
@@ -239,6 +244,7 @@ impl StreamOrder {
     }
 
     /// Asks the stream itself, where that is allowed.
+    #[track_caller]
     fn poll_stream(&self) -> Result<(), Error> {
         let entered = match self.core.enter() {
             Ok(entered) => entered,
@@ -264,24 +270,40 @@ impl StreamOrder {
     /// # Errors
     /// The stream is gone, is capturing, is the legacy default stream, or is the per-thread stream
     /// of another thread; or the driver's answer.
+    #[track_caller]
     pub fn wait_fence(&self, fence: &Fence) -> Result<(), Error> {
         if self.core.traits().kind == StreamKind::Legacy {
             return Err(Error::LegacyWait { context: self.context_id() });
         }
-        self.wait_fence_anyway(fence)
+        self.wait_fence_for(fence, By::Library)
     }
 
     /// The same for a wait the user asked for, which the legacy stream takes too.
+    #[track_caller]
     pub(crate) fn wait_fence_anyway(&self, fence: &Fence) -> Result<(), Error> {
+        self.wait_fence_for(fence, By::Program)
+    }
+
+    #[track_caller]
+    fn wait_fence_for(&self, fence: &Fence, by: By) -> Result<(), Error> {
         self.core.check_driver(fence.registry())?;
         if self.core.knows_all_settled(fence.frontier()) && !self.is_retired() {
+            self.tell_skipped(fence.recorded_on(), by, Location::caller());
             return Ok(());
         }
         let entered = self.core.enter()?;
         let adding = self.core.add_eagerly(&entered)?;
-        let point = self.core.submit_eagerly(&entered, &adding, |raw| raw.wait(fence.event()))?;
+        let on = || WaitedFor::Record(fence.record_id());
+        let wait = |raw: &DriverStream| raw.wait(fence.event());
+        let point = self.core.submit_wait(&entered, &adding, wait, (by, on))?;
         self.core.registry().learn_wait(self.slot(), fence.stamp(), point.mark);
         Ok(())
+    }
+
+    /// Tells of a wait that was not made, because the order was known.
+    pub(crate) fn tell_skipped(&self, other: u64, by: By, place: Place) {
+        let stream = self.id();
+        self.core.watch().tell(Some(place), || What::WaitSkipped { stream, other, by });
     }
 
     /// Blocks until everything up to `point`, a point of this stream, is done.
@@ -292,6 +314,7 @@ impl StreamOrder {
     /// # Errors
     /// There is no such fence, and none can be recorded (see [`StreamOrder::fence_now`]), or the
     /// point is past the end of a stream that is gone; or the driver's answer.
+    #[track_caller]
     pub fn synchronize_point(&self, point: Point) -> Result<(), Error> {
         if self.is_settled(point) {
             return Ok(());
@@ -300,7 +323,11 @@ impl StreamOrder {
             return Err(self.core.gone());
         }
         let fence = self.fence_covering(point);
-        fence.map_or_else(|| self.fence_now(), Ok)?.synchronize()
+        let fence = match fence {
+            Some(fence) => fence,
+            None => self.fence_now()?,
+        };
+        fence.synchronize()
     }
 }
 

@@ -29,6 +29,7 @@ impl Context {
     ///
     /// # Errors
     /// As for [`Context::create_stream`].
+    #[track_caller]
     pub fn stream_pool(&self, count: usize, options: StreamOptions) -> Result<StreamPool, Error> {
         let streams =
             (0..count.max(1)).map(|_| self.create_stream(options)).collect::<Result<_, _>>()?;

@@ -99,6 +99,7 @@ impl Submission {
     ///
     /// # Errors
     /// The operation was captured, or the stream is gone or belongs to another thread.
+    #[track_caller]
     pub fn fence(&self) -> Result<Fence, Error> {
         if self.token.captured {
             return Err(self.order.core().capturing());
@@ -107,7 +108,10 @@ impl Submission {
             return Ok(fence.clone());
         }
         let kept = self.order.core().fences.covering(self.token.point.mark);
-        let fence = kept.map_or_else(|| self.order.fence_now(), Ok)?;
+        let fence = match kept {
+            Some(fence) => fence,
+            None => self.order.fence_now()?,
+        };
         self.token.settle(fence.clone());
         Ok(fence)
     }
@@ -116,6 +120,7 @@ impl Submission {
     ///
     /// # Errors
     /// The driver's answer, or as for [`Submission::fence`].
+    #[track_caller]
     pub fn query(&self) -> Result<bool, Error> {
         if !self.token.captured && self.order.is_complete(self.token.point) {
             return Ok(true);
@@ -127,6 +132,7 @@ impl Submission {
     ///
     /// # Errors
     /// The driver's answer, or as for [`Submission::fence`].
+    #[track_caller]
     pub fn wait(&self) -> Result<(), Error> {
         if !self.token.captured && self.order.is_settled(self.token.point) {
             return Ok(());

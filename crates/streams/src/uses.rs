@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::driver::DriverStream;
 use crate::error::Error;
 use crate::memory::check_part;
+use crate::observe::Told;
 use crate::order::Point;
 use crate::stream::Stream;
 use crate::submission::Submission;
@@ -156,9 +157,11 @@ impl<B: DeviceBytes + ?Sized> DeviceBytes for &mut B {
 pub(crate) type Use<'a> = (&'a dyn DeviceBytes, Access);
 
 /// Queues one operation that uses memory, telling each owner before and after.
+#[track_caller]
 pub(crate) fn submit_with(
     stream: &Stream,
     uses: &[Use<'_>],
+    told: Told<'_>,
     call: impl FnOnce(&DriverStream) -> Result<(), Error>,
 ) -> Result<Submission, Error> {
     let mut begun = Begun { stream, uses: SmallVec::new(), used: Used::Never };
@@ -168,7 +171,7 @@ pub(crate) fn submit_with(
     }
     let hold = || uses.iter().map(|(memory, _)| memory.hold()).collect();
     let mut called = false;
-    let submitted = stream.order().core().submit(hold, |raw| {
+    let submitted = stream.order().core().submit(told, hold, |raw| {
         call(raw)?;
         called = true;
         Ok(())

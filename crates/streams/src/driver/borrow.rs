@@ -50,6 +50,7 @@ impl Context {
     /// # Errors
     /// The stream captures, so that its identity cannot be asked; the driver gives streams no ids
     /// (O8); it is a stream of another context; or the driver's answer.
+    #[track_caller]
     pub unsafe fn borrow_stream(&self, raw: CUstream) -> Result<Stream, Error> {
         // SAFETY: the caller's promise is the one asked for; nothing more is promised.
         unsafe { self.borrow_stream_with(raw, BorrowPromises::default()) }
@@ -63,6 +64,7 @@ impl Context {
     ///
     /// # Errors
     /// As for [`Context::borrow_stream`].
+    #[track_caller]
     pub unsafe fn borrow_stream_with(
         &self,
         raw: CUstream,

@@ -24,9 +24,21 @@ pub(crate) struct RecordInFlight {
     begun: u64,
 }
 
+impl RecordInFlight {
+    /// Which record of the event this is, counted from 1.
+    pub(crate) fn number(&self) -> u64 {
+        EventVersion::number(self.begun)
+    }
+}
+
 impl EventVersion {
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(0))
+    }
+
+    /// Which record, counted from 1, a version that was quiet is about; 0 before the first.
+    pub(crate) fn number(quiet: u64) -> u64 {
+        quiet / BEGUN
     }
 
     /// A record begins: before its driver call.

@@ -16,6 +16,7 @@ mod fences;
 mod gates;
 mod litmus;
 mod memory;
+mod observe;
 mod operations;
 mod random_programs;
 mod rig;

@@ -1,0 +1,144 @@
+//! How a stream tells what happens on it: in turn, each addition with its ordinal.
+
+use smallvec::SmallVec;
+
+use crate::observe::{
+    Accessed, By, Happening, How, Observer, Place, Reached, RecordId, Scope, StreamKind as Kind,
+    Told, Touched, Watch, What,
+};
+use crate::stream_core::{StreamCore, StreamKind};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// What a watched stream counts.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    /// Additions that were told.
+    ordinal: AtomicU64,
+    /// Whether a call has its turn.
+    taken: AtomicBool,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        Self { ordinal: AtomicU64::new(0), taken: AtomicBool::new(false) }
+    }
+}
+
+/// A call on a watched stream has its turn: from before the driver's call until it was told.
+pub(crate) struct Turn<'core> {
+    core: &'core StreamCore,
+    observer: &'core dyn Observer,
+}
+
+impl StreamCore {
+    pub(crate) fn watch(&self) -> &Watch {
+        self.context().driver().watch()
+    }
+
+    /// Waits for its turn, if anybody watches.
+    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
+        let observer = self.watch().observer()?;
+        while self.watched().taken.swap(true, Ordering::SeqCst) {
+            self.let_others_run();
+        }
+        Some(Turn { core: self, observer })
+    }
+
+    /// How far the stream is, for a question that begins now.
+    pub(crate) fn reached(&self) -> Reached {
+        let ordinal = self.watched().ordinal.load(Ordering::SeqCst);
+        Reached { stream: self.traits().id, ordinal }
+    }
+
+    pub(crate) fn tell_opened(&self, place: Place) {
+        let traits = self.traits();
+        let kind = match traits.kind {
+            StreamKind::Owned => Kind::Owned,
+            StreamKind::Borrowed => Kind::Borrowed,
+            StreamKind::Legacy => Kind::Legacy,
+            StreamKind::PerThread(_) => Kind::PerThread,
+        };
+        self.watch().tell(Some(place), || What::StreamOpened {
+            stream: traits.id,
+            context: self.context().id(),
+            kind,
+            priority: traits.priority,
+            non_blocking: traits.non_blocking,
+        });
+    }
+
+    pub(crate) fn tell_handle_given_out(&self, place: Place) {
+        let stream = self.traits().id;
+        self.watch().tell(Some(place), || What::HandleGivenOut { stream });
+    }
+
+    pub(crate) fn tell_retired(&self) {
+        let stream = self.traits().id;
+        self.watch().tell(None, || What::StreamRetired { stream });
+    }
+
+    /// Everything up to `reached` is done.
+    pub(crate) fn tell_passed(&self, reached: Reached, how: How, place: Place) {
+        let scope = Scope::Stream { stream: reached.stream };
+        if let Some(observer) = self.watch().observer() {
+            let what = What::Passed { scope, reached: &[reached], how };
+            observer.observe(&Happening { place: Some(place), what });
+        }
+    }
+
+    /// Tells that a fence was recorded, and gives it its number.
+    pub(crate) fn tell_fence(&self, turn: &Turn<'_>, place: Option<Place>) -> u64 {
+        let event = self.context().driver().fresh_id();
+        let record = RecordId { event, version: 1 };
+        let (stream, ordinal) = (self.traits().id, turn.ordinal());
+        turn.tell(
+            place,
+            What::Recorded { stream, ordinal, capture: None, record, by: By::Library },
+        );
+        event
+    }
+}
+
+impl Turn<'_> {
+    /// The last addition that was told.
+    pub(crate) fn ordinal(&self) -> u64 {
+        self.core.watched().ordinal.load(Ordering::SeqCst)
+    }
+
+    /// Counts one more addition.
+    pub(crate) fn count(&self) -> u64 {
+        self.core.watched().ordinal.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn tell(&self, place: Option<Place>, what: What<'_>) {
+        self.observer.observe(&Happening { place, what });
+    }
+
+    /// Tells of work that was queued, or captured.
+    pub(crate) fn tell_submitted(&self, place: Place, capture: Option<u64>, told: &Told<'_>) {
+        let whole: SmallVec<[Accessed; 8]>;
+        let accesses = match told.touched {
+            Touched::Parts(parts) => parts,
+            Touched::Whole(uses) => {
+                whole = uses
+                    .iter()
+                    .map(|(memory, access)| {
+                        let span = memory.span();
+                        Accessed { address: span.address, bytes: span.bytes, access: *access }
+                    })
+                    .collect();
+                &whole
+            }
+        };
+        let ordinal = if capture.is_some() { self.ordinal() } else { self.count() };
+        let (stream, operation) = (self.core.traits().id, told.operation);
+        let what = What::Submitted { stream, ordinal, capture, operation, accesses };
+        self.tell(Some(place), what);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.core.watched().taken.store(false, Ordering::SeqCst);
+    }
+}

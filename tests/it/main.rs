@@ -7,6 +7,9 @@
 #[macro_use]
 #[path = "../scenarios/mod.rs"]
 mod scenarios;
+#[path = "../litmus/mod.rs"]
+mod litmus;
+
 mod chance;
 mod controls;
 

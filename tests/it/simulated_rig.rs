@@ -28,9 +28,18 @@ pub fn machine(schedule: Schedule, profile: DeviceProfile) -> Machine {
 
 /// The primary context of a machine's first device.
 pub fn context(machine: &Machine) -> Context {
+    contexts(machine).swap_remove(0)
+}
+
+/// The primary context of each of a machine's devices.
+pub fn contexts(machine: &Machine) -> Vec<Context> {
     let driver = Driver::from_table(machine.table()).expect("the simulated driver starts");
-    let device = driver.device(0).expect("the machine has a device");
-    device.primary_context().expect("a context")
+    let count = driver.device_count().expect("the driver counts its devices");
+    let context = |ordinal| {
+        let device = driver.device(ordinal).expect("it was counted");
+        device.primary_context().expect("a context")
+    };
+    (0..count).map(context).collect()
 }
 
 impl SimulatedRig {
@@ -41,9 +50,14 @@ impl SimulatedRig {
 
     /// A rig on a machine.
     pub fn on(machine: Machine) -> Self {
-        allocator::set_yield_point(cuda_sim::yield_point);
         let context = context(&machine);
-        let desk = Desk::new(&context);
+        Self::in_context(machine, &context)
+    }
+
+    /// A rig in one of a machine's contexts.
+    pub fn in_context(machine: Machine, context: &Context) -> Self {
+        allocator::set_yield_point(cuda_sim::yield_point);
+        let desk = Desk::new(context);
         let judge = desk.stream();
         Self { desk, judge, probed: RefCell::default(), machine }
     }

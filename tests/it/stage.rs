@@ -46,28 +46,43 @@ impl<'machine> Stage<'machine> {
     pub fn take(&self, stream: &Stream, bytes: u64) -> Block {
         let block = self.allocator.allocate(stream, bytes).expect("memory");
         self.ranges.lock().expect("no overlap").add(range(&block));
+        self.lend(stream, &block);
+        block
+    }
+
+    /// Declares that a block was handed out for `stream`, and asks whether it was ready.
+    pub fn lend(&self, stream: &Stream, block: &Block) {
         let (address, bytes, handle) = (block.address(), block.size(), self.handle(stream));
         self.machine.born(address, bytes, handle);
         if let Err(hazard) = self.machine.probe(address, bytes, handle) {
             self.wrong.lock().expect("no panic").push(hazard.to_string());
         }
-        block
+    }
+
+    /// Declares that a block was given back on `stream`.
+    pub fn take_back(&self, stream: &Stream, block: &Block) {
+        self.machine.dead(block.address(), block.size(), self.handle(stream));
     }
 
     /// Gives back a block that was taken for `stream`.
     pub fn give_back(&self, stream: &Stream, block: Block) {
         self.ranges.lock().expect("no overlap").remove(range(&block));
-        self.machine.dead(block.address(), block.size(), self.handle(stream));
+        self.take_back(stream, &block);
         block.free().expect("a free");
     }
 
     /// Everything ends, and nothing was wrong.
     pub fn end(self) {
-        self.context.synchronize().expect("all ends");
-        let wrong = self.wrong.into_inner().expect("no panic");
+        let wrong = self.found();
         assert!(wrong.is_empty(), "{wrong:#?}");
-        let hazards = self.machine.take_hazards();
-        assert!(hazards.is_empty(), "{hazards:#?}");
+    }
+
+    /// Everything ends; what was wrong.
+    pub fn found(self) -> Vec<String> {
+        self.context.synchronize().expect("all ends");
+        let mut wrong = self.wrong.into_inner().expect("no panic");
+        wrong.extend(self.machine.take_hazards().iter().map(ToString::to_string));
+        wrong
     }
 }
 

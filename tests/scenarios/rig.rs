@@ -254,7 +254,12 @@ impl<'rig> Held<'rig> {
 
     /// Its memory.
     pub fn range(&self) -> DeviceSpan {
-        DeviceSpan { address: self.address(), bytes: self.block().size() }
+        Self::range_of(self.block())
+    }
+
+    /// A block's memory.
+    pub fn range_of(block: &Block) -> DeviceSpan {
+        DeviceSpan { address: block.address(), bytes: block.size() }
     }
 
     /// Where it begins.

@@ -291,6 +291,12 @@ impl Context {
         self.core.registry().keep_answers_apart();
     }
 
+    /// From now on the fences of this context's streams remember when they passed, for
+    /// [`Fence::time_since`]. There is no way back.
+    pub fn time_fences(&self) {
+        self.core.pool.keep_time();
+    }
+
     /// Events that wait in the pool to be used by a fence.
     #[must_use]
     pub fn pooled_events(&self) -> usize {

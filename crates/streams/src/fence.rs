@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::time::Duration;
 
 use crate::driver::DriverEvent;
 use crate::error::Error;
@@ -128,6 +129,24 @@ impl Fence {
             self.inner.registry.learn_answered(self.frontier());
         }
         Ok(passed)
+    }
+
+    /// How much later than `start` this fence passed, on the device's clock; nothing if it passed
+    /// before.
+    ///
+    /// `None` unless both are known to have passed and keep time: see
+    /// [`Context::time_fences`](crate::Context::time_fences). One driver call, else.
+    ///
+    /// # Errors
+    /// The fences are of two drivers or contexts, or this is a host function; or the driver's
+    /// answer.
+    pub fn time_since(&self, start: &Self) -> Result<Option<Duration>, Error> {
+        let timed = self.event().is_timed() && start.event().is_timed();
+        if !timed || !self.is_known_complete() || !start.is_known_complete() {
+            return Ok(None);
+        }
+        let milliseconds = self.event().elapsed_since(start.event())?;
+        Ok(Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0)))
     }
 
     /// Blocks until the fence has passed.

@@ -26,6 +26,7 @@ pub(crate) struct DriverEvent {
     context: Arc<DriverContext>,
     raw: Handle<CUevent>,
     owned: bool,
+    timed: bool,
 }
 
 impl DriverEvent {
@@ -43,7 +44,8 @@ impl DriverEvent {
         // SAFETY: the context is current, and the result is ours to write.
         let code = unsafe { context.table().event_create()(&raw mut raw, flags) };
         context.check("cuEventCreate", code)?;
-        Ok(Self { context: Arc::clone(context), raw: Handle(raw), owned: true })
+        let timed = kind == EventKind::Timing;
+        Ok(Self { context: Arc::clone(context), raw: Handle(raw), owned: true, timed })
     }
 
     /// Takes an event that somebody else owns.
@@ -51,7 +53,12 @@ impl DriverEvent {
     /// # Safety
     /// - `raw` is a live event of `context` and stays one for as long as the result lives.
     pub(crate) unsafe fn borrow(context: &Arc<DriverContext>, raw: CUevent) -> Self {
-        Self { context: Arc::clone(context), raw: Handle(raw), owned: false }
+        Self { context: Arc::clone(context), raw: Handle(raw), owned: false, timed: false }
+    }
+
+    /// Whether it remembers when it passed, as far as we know.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
     }
 
     pub(crate) fn raw(&self) -> CUevent {

@@ -301,3 +301,30 @@ fn a_stream_says_what_it_is() {
     assert!(rig.stream().is_non_blocking());
     assert_eq!(stream.device().ordinal(), 0);
 }
+
+/// Fences keep time once they are told to, also those of events that were pooled before.
+#[test]
+fn fences_keep_time_from_when_they_are_told_to() {
+    let rig = Rig::eager();
+    let [first, second] = rig.streams();
+    let block = rig.block();
+    let both = || {
+        rig.use_on(&first, &block);
+        let start = first.order().fence_now().unwrap();
+        rig.use_on(&first, &block);
+        let end = first.order().fence_now().unwrap();
+        first.synchronize().unwrap();
+        [start, end]
+    };
+    let [start, end] = both();
+    assert_eq!(end.time_since(&start).unwrap(), None, "nobody asked for times");
+    rig.context.time_fences();
+    drop(end);
+    rig.use_on(&second, &rig.block());
+    let pending = second.order().fence_now().unwrap();
+    let [start, end] = both();
+    assert!(std::time::Duration::ZERO < end.time_since(&start).unwrap().unwrap());
+    assert_eq!(start.time_since(&end).unwrap(), Some(std::time::Duration::ZERO));
+    // What is not known to have passed is not asked for its time.
+    assert_eq!(pending.is_known_complete(), end.time_since(&pending).unwrap().is_some());
+}

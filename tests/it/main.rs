@@ -15,6 +15,7 @@ mod controls;
 
 mod failing_calls;
 mod live_ranges;
+mod pace;
 mod plan;
 mod program;
 mod random;

@@ -5,6 +5,7 @@
 
 pub mod broken;
 pub mod capture;
+pub mod depth;
 pub mod exit;
 pub mod lifecycle;
 pub mod limits;
@@ -73,6 +74,14 @@ scenarios! {
         implicit_order_of_the_legacy_stream_is_no_knowledge
         a_synchronous_copy_says_nothing_of_other_streams
         a_new_stream_does_not_inherit_the_order_of_an_old_one
+    }
+    depth {
+        a_producer_keeps_as_many_blocks_as_its_depth
+        a_stream_without_bursts_behind_the_use_is_not_waited_for
+        a_gate_is_not_waited_for_at_any_depth
+        neighbors_are_waited_for_together
+        an_exact_use_is_waited_for_by_the_fence_of_its_free
+        exact_uses_of_one_burst_share_a_record
     }
     waits {
         above_the_pending_bound_a_stream_waits_on_the_device

@@ -6,11 +6,13 @@ use std::fmt;
 use streams::order::StreamSlot;
 use streams::{Context, Stream, StreamOrder};
 
+use crate::bursts::Bursts;
 use crate::bytes::{Bytes, REQUEST_BYTES_MAX, round_up};
 use crate::config::{Config, Sabotage};
 use crate::error::{AllocError, FreeError};
 use crate::grow::GrowthError;
 use crate::handle::{Block, RawBlock};
+use crate::pace::Pace;
 use crate::release::BlockKey;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardSetup, ShardState};
@@ -43,6 +45,10 @@ pub(crate) struct Inner {
     pub(crate) view: View,
     pub(crate) shards: ShardTable,
     pub(crate) counters: Arc<SharedCounters>,
+    /// Where frees left fences on the streams that had used their blocks.
+    pub(crate) bursts: Bursts,
+    /// What waits have cost.
+    pub(crate) pace: Pace,
     identity: u64,
     setup: ShardSetup,
     limit: AtomicU64,
@@ -81,6 +87,9 @@ impl Allocator {
         let bound = Config::pending_bound(Bytes(total)).0;
         let counters = Arc::new(SharedCounters::new());
         let view = View::of(config.policy, context);
+        if config.learns_depth() {
+            context.time_fences();
+        }
         let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
         let inner = Inner {
             context: context.clone(),
@@ -90,6 +99,8 @@ impl Allocator {
             config,
             shards: ShardTable::new(),
             counters,
+            bursts: Bursts::default(),
+            pace: Pace::default(),
             identity: next_identity(),
             setup,
             limit: AtomicU64::new(limit),
@@ -323,9 +334,8 @@ impl Inner {
         {
             return Ok(served);
         }
-        if self.waiting_is_preferred(request.size)
-            && let Some(served) = self.serve_by_wait(request, Need::Preferred)
-        {
+        let need = self.need_of(request.size);
+        if let Some(served) = self.serve_by_wait(request, need) {
             return Ok(served);
         }
         match self.serve_by_growth(shard, request, Step::Growth) {
@@ -406,9 +416,11 @@ impl Inner {
         }
     }
 
-    fn waiting_is_preferred(&self, size: u64) -> bool {
+    /// How much speaks for a wait on the device before memory grows.
+    fn need_of(&self, size: u64) -> Need {
         let pending = self.counters.pending.load(Ordering::Relaxed);
-        self.config.policy.waits() && self.pending_max < pending.saturating_add(size) && 0 < pending
+        let at_bound = self.pending_max < pending.saturating_add(size) && 0 < pending;
+        if at_bound { Need::AtBound } else { Need::BelowBound }
     }
 
     /// The most bytes that may be reserved now.

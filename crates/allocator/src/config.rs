@@ -10,12 +10,13 @@ use crate::bytes::Bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Reuses what is known ordered or complete, asks the device before it grows, and waits on
-    /// the device rather than let pending memory pass its bound.
+    /// Reuses what is known ordered or complete, and asks the device before it grows. Waits on the
+    /// device rather than grow where that costs nothing ([`WaitDepth`]), and always rather than
+    /// let pending memory pass its bound.
     #[default]
     Default,
-    /// Never asks the device: decides from the calls made on it alone. Waits on the device when
-    /// the pending bound or the limit is reached.
+    /// Never asks the device: decides from the calls made on it alone. Waits on the device by the
+    /// same rule, but learns no depth, and when the pending bound or the limit is reached.
     ///
     /// Two runs of one program choose the same places under one limit, whatever the device does:
     /// for one thread at a time, and whether or not the program itself asks the device
@@ -43,10 +44,53 @@ impl Policy {
         matches!(self, Self::Default | Self::Deterministic)
     }
 
+    /// Whether measured times may decide how far a stream runs ahead ([`WaitDepth::Learned`]).
+    #[must_use]
+    pub const fn learns(self) -> bool {
+        matches!(self, Self::Default)
+    }
+
     /// Whether a block may serve a stream other than the one its segment was opened for.
     #[must_use]
     pub const fn crosses_streams(self) -> bool {
         matches!(self, Self::Default | Self::Deterministic)
+    }
+}
+
+/// When a stream waits on the device for a pending block although memory may still grow: below
+/// [`Config::pending_bytes_max`].
+///
+/// A wait costs time if the stream that waits falls behind, and then whoever waits for that stream
+/// stands idle. So a block is waited for only if each stream that still uses it has more bursts of
+/// work queued behind that use: it goes on while the waiting stream resumes. A *burst* is what a
+/// stream was given between two frees of blocks that it used. How many bursts that takes is the
+/// depth: 1 is double buffering, 2 triple buffering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum WaitDepth {
+    /// [`WaitDepth::FIRST`] at first; under [`Policy::Default`] then as many bursts as the times
+    /// of earlier waits say are needed, for each stream.
+    #[default]
+    Learned,
+    /// Always so many bursts, at least one.
+    Fixed(u32),
+    /// Memory grows up to the bound, and only there is waited.
+    Unbounded,
+}
+
+impl WaitDepth {
+    /// The depth before anything was learned: double buffering, which loses nothing where every
+    /// step takes its streams the same time.
+    pub const FIRST: u32 = 1;
+
+    /// The depth before anything was learned, if there is one.
+    pub(crate) fn first(self) -> Option<usize> {
+        let depth = match self {
+            Self::Learned => Self::FIRST,
+            Self::Fixed(depth) => depth.max(1),
+            Self::Unbounded => return None,
+        };
+        usize::try_from(depth).ok()
     }
 }
 
@@ -61,6 +105,8 @@ pub struct Config {
     /// Above this many bytes freed but still in use, a request waits on the device for one of
     /// them rather than grow. `None` is [`Config::pending_bound`] of the device's memory.
     pub pending_bytes_max: Option<u64>,
+    /// When a stream waits below that bound.
+    pub wait_depth: WaitDepth,
     /// A check to leave out, so that a test can show it would be missed.
     #[doc(hidden)]
     pub sabotage: Option<Sabotage>,
@@ -68,7 +114,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { policy: Policy::Default, limit_bytes: None, pending_bytes_max: None, sabotage: None }
+        Self {
+            policy: Policy::Default,
+            limit_bytes: None,
+            pending_bytes_max: None,
+            wait_depth: WaitDepth::Learned,
+            sabotage: None,
+        }
     }
 }
 
@@ -77,6 +129,11 @@ impl Config {
     #[must_use]
     pub fn pending_bound(total: Bytes) -> Bytes {
         Bytes((total.0 / 32).max(256 << 20))
+    }
+
+    /// Whether the depth of waits follows from what earlier ones have cost.
+    pub(crate) fn learns_depth(&self) -> bool {
+        self.policy.learns() && self.wait_depth == WaitDepth::Learned
     }
 
     /// The same settings with another policy.
@@ -97,6 +154,13 @@ impl Config {
     #[must_use]
     pub fn with_pending_max(mut self, pending_bytes_max: u64) -> Self {
         self.pending_bytes_max = Some(pending_bytes_max);
+        self
+    }
+
+    /// The same settings with another rule for waits below the bound.
+    #[must_use]
+    pub fn with_wait_depth(mut self, wait_depth: WaitDepth) -> Self {
+        self.wait_depth = wait_depth;
         self
     }
 }

@@ -13,7 +13,7 @@ use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardState};
 use crate::source::PoolKind;
 use crate::sync::{Ordering, yield_now};
-use crate::wait::Need;
+use crate::wait::{Need, Terms};
 
 /// How many single blocks the host waits for before it waits for everything.
 const HOST_WAITS_MAX: usize = 4;
@@ -46,8 +46,9 @@ impl Inner {
         }
         // Rung 4: the host waits for the cheapest block that would be enough.
         for _ in 0..HOST_WAITS_MAX {
-            let Some(candidate) = self.best_candidate(request, &[]) else { break };
-            if candidate.unmet.is_empty() || !self.wait_on_host(&candidate.unmet) {
+            let Some(candidate) = self.best_candidate(request, &Terms::default()) else { break };
+            let unmet: Vec<Point> = candidate.unmet.iter().collect();
+            if unmet.is_empty() || !self.wait_on_host(&unmet) {
                 break;
             }
             if let Some(served) = self.search_everything(shard, request) {

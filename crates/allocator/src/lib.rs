@@ -47,7 +47,9 @@ mod size_class;
 
 mod arena;
 mod block;
+mod bursts;
 mod carve;
+mod depth;
 mod free_list;
 mod limbo;
 mod recent;
@@ -56,6 +58,7 @@ mod table;
 
 mod grow;
 mod ladder;
+mod pace;
 mod poll;
 mod release;
 mod reuse;
@@ -74,7 +77,7 @@ pub use allocator::Allocator;
 pub use bytes::{Bytes, GRAIN, REQUEST_BYTES_MAX, SMALL_BYTES_MAX};
 #[doc(hidden)]
 pub use config::Sabotage;
-pub use config::{Config, Policy};
+pub use config::{Config, Policy, WaitDepth};
 pub use error::{AllocError, FreeError, OutOfMemory, StreamUsage};
 pub use handle::{Block, Hold, OpenUse, RawBlock, Use};
 pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};

@@ -5,8 +5,8 @@
 //! over (L1), and the block put back with its frontier. A fence that cannot be recorded leaves
 //! the point without one: the block then waits for a synchronisation, and is never reused early.
 
-use streams::StreamOrder;
 use streams::order::{Frontier, Point, StreamSlot};
+use streams::{Fence, StreamOrder};
 
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, BlockName, State, Uses};
@@ -116,21 +116,24 @@ impl Inner {
                 continue;
             }
             frontier.insert(point);
-            if let Err(error) = self.fence(&used.order, point) {
+            let fence = self.fence(&used.order, point).unwrap_or_else(|error| {
                 failure.get_or_insert(error);
+                None
+            });
+            if self.config.policy.waits() {
+                self.bursts.note(point, fence.as_ref());
             }
         }
         shard.with(|state| state.end_free(key.name.index(), home_point, frontier));
         failure.map_or(Ok(()), |error| Err(FreeError::Unfenced(error)))
     }
 
-    /// Makes sure the device can be asked about `point`.
-    fn fence(&self, order: &StreamOrder, point: Point) -> Result<(), streams::Error> {
-        if !self.config.policy.polls() && !self.config.policy.waits() {
-            return Ok(());
-        }
-        if order.fence_exactly(point).is_some() || order.is_retired() || order.is_capturing() {
-            return Ok(());
+    /// Makes sure the device can be asked about `point`, where that is possible: gives a fence
+    /// that covers it, and nothing that is queued later than now.
+    fn fence(&self, order: &StreamOrder, point: Point) -> Result<Option<Fence>, streams::Error> {
+        let kept = order.fence_exactly(point);
+        if kept.is_some() || order.is_retired() || order.is_capturing() {
+            return Ok(kept);
         }
         match order.fence_now() {
             // The block waits until that thread, or the end of the capture, makes a fence (O9). On
@@ -140,9 +143,9 @@ impl Inner {
                 | streams::Error::WrongThread { .. }
                 | streams::Error::Capturing { .. }
                 | streams::Error::StreamGone { .. },
-            ) => Ok(()),
-            Err(_) if self.context.first_error().is_some() => Ok(()),
-            outcome => outcome.map(drop),
+            ) => Ok(None),
+            Err(_) if self.context.first_error().is_some() => Ok(None),
+            outcome => outcome.map(Some),
         }
     }
 }

@@ -173,11 +173,20 @@ impl ShardState {
         for block in run {
             self.take_out(*block, State::Reserved);
         }
-        let (first, rest) = run.split_first().expect("a run has at least one block");
+        self.join_reserved(run.iter().copied())
+    }
+
+    /// Makes neighbours that are reserved already one block.
+    pub(crate) fn join_reserved(
+        &mut self,
+        run: impl IntoIterator<Item = BlockIndex>,
+    ) -> BlockIndex {
+        let mut rest = run.into_iter();
+        let first = rest.next().expect("a run has at least one block");
         for block in rest {
-            self.join(*first, *block);
+            self.join(first, block);
         }
-        *first
+        first
     }
 
     /// How a known block is known: by order alone, or because its uses are complete.

@@ -37,6 +37,12 @@ impl<T> Mutex<T> {
     }
 }
 
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 /// A cell whose content is reached through a raw pointer.
 #[cfg(not(loom))]
 #[derive(Debug)]

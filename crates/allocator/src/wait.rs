@@ -4,9 +4,14 @@
 //! result is published under the lock again (L1). Only fences that cover nothing submitted after
 //! the free are waited on, never those of a gated stream, and never by a capturing stream (R5).
 //! The block with the fewest and oldest fences is taken (R6).
+//!
+//! Below the bound on pending memory a wait must cost nothing: a block is waited for only if every
+//! stream that still uses it has more work queued behind that use, of the depth that `pace` says.
+//! Then that stream goes on while the waiting one resumes, and neither is held up by the other.
 
-use streams::StreamOrder;
-use streams::order::{Point, StreamSlot};
+use smallvec::SmallVec;
+use streams::order::{Frontier, Point, StreamSlot};
+use streams::{Fence, StreamOrder};
 
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, State};
@@ -18,24 +23,46 @@ use crate::shard::ShardState;
 /// How many blocks are tried before waiting is given up for one request.
 const TRIES_MAX: usize = 8;
 
-/// Why a stream is made to wait.
+/// What speaks for a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Waiting is judged better than growing.
-    Preferred,
+    /// Only that memory would grow.
+    BelowBound,
+    /// Pending memory has reached its bound: waiting is judged better than growing.
+    AtBound,
     /// Without it the request fails.
     LastResort,
 }
 
-/// A free block that could serve a request after waits.
+/// A free block, or several that lie side by side, that could serve a request after waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) owner: StreamSlot,
-    index: BlockIndex,
-    generation: u32,
+    /// In address order, each with its generation.
+    blocks: SmallVec<[(BlockIndex, u32); 2]>,
     /// What the requester does not know yet.
-    pub(crate) unmet: Vec<Point>,
+    pub(crate) unmet: Frontier,
     freed_at: u64,
+}
+
+/// What a candidate must not be.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// If set, everything unmet lies in here.
+    within: Option<Frontier>,
+    /// Blocks that were tried in vain, by shard.
+    refused: Vec<(StreamSlot, BlockIndex)>,
+    /// Streams that may not be waited for.
+    unwaitable: Vec<StreamSlot>,
+}
+
+/// Why a candidate was not taken.
+#[derive(Debug)]
+enum Refusal {
+    /// This stream cannot be waited for now, so no block that needs it can be had.
+    Stream(StreamSlot),
+    /// It was gone, or no fence covers just what it waits for, or a wait failed.
+    Block,
 }
 
 impl Inner {
@@ -50,24 +77,51 @@ impl Inner {
         if request.complete_only || !self.config.policy.waits() || !request.order.may_wait() {
             return None;
         }
-        let mut refused = Vec::new();
+        let mut terms = Terms::default();
+        if need == Need::BelowBound {
+            terms.within = Some(self.worth_waiting_for(request)?);
+        }
         for _ in 0..TRIES_MAX {
-            let candidate = self.best_candidate(request, &refused)?;
-            if let Some(taken) = self.wait_and_take(request, &candidate, need) {
-                return Some((candidate.owner, taken));
+            let candidate = self.best_candidate(request, &terms)?;
+            match self.wait_and_take(request, &candidate, need) {
+                Ok(taken) => return Some((candidate.owner, taken)),
+                Err(Refusal::Stream(stream)) => terms.unwaitable.push(stream),
+                Err(Refusal::Block) => {
+                    let blocks = candidate.blocks.iter();
+                    terms.refused.extend(blocks.map(|(block, _)| (candidate.owner, *block)));
+                }
             }
-            refused.push((candidate.owner, candidate.index));
         }
         None
     }
 
-    /// The block with the fewest and oldest unmet requirements, over all shards.
-    pub(crate) fn best_candidate(
-        &self,
-        request: &Request<'_>,
-        refused: &[(StreamSlot, BlockIndex)],
-    ) -> Option<Candidate> {
+    /// Up to where each stream may be waited for although there is room to grow.
+    fn worth_waiting_for(&self, request: &Request<'_>) -> Option<Frontier> {
+        let first = self.config.wait_depth.first()?;
+        let depth = if self.config.learns_depth() {
+            self.pace.depth_of(request.order, first)
+        } else {
+            first
+        };
+        let shard = self.shards.get(request.order.slot())?;
+        // Nothing of this stream waits: the usual case of a stream that grows.
+        if shard.with(|state| state.limbo.is_empty()) {
+            return None;
+        }
+        let within = self.bursts.with_bursts_behind(depth);
+        (!within.is_empty()).then_some(within)
+    }
+
+    /// The block with the fewest and oldest unmet requirements, over all shards; over the stream's
+    /// own shard alone where only what is worth waiting for will do.
+    pub(crate) fn best_candidate(&self, request: &Request<'_>, terms: &Terms) -> Option<Candidate> {
         let own = request.order.slot();
+        if terms.within.is_some() {
+            let shard = self.shards.get(own)?;
+            return shard.with(|state| {
+                state.candidate(request, terms).or_else(|| state.candidate_run(request, terms))
+            });
+        }
         let mut best: Option<Candidate> = None;
         for (_, shard) in self.shards.iter() {
             if shard.free_bytes_hint() < request.size {
@@ -78,7 +132,7 @@ impl Inner {
                 if owner != own && !self.config.policy.crosses_streams() {
                     return None;
                 }
-                state.candidate(request, refused)
+                state.candidate(request, terms)
             });
             let Some(found) = found else { continue };
             let better = best.as_ref().is_none_or(|best| found.rank() < best.rank());
@@ -86,30 +140,36 @@ impl Inner {
                 best = Some(found);
             }
         }
-        best
+        best.or_else(|| self.shards.get(own)?.with(|state| state.candidate_run(request, terms)))
     }
 
-    /// Waits for a candidate's requirements, then takes it. `None`: it was gone, or it has a
-    /// requirement that cannot be waited for on the device; then it is where it was.
+    /// Waits for a candidate's requirements, then takes it. If that cannot be, it is where it was.
     fn wait_and_take(
         &self,
         request: &Request<'_>,
         candidate: &Candidate,
         need: Need,
-    ) -> Option<Taken> {
-        let shard = self.shards.get(candidate.owner)?;
-        let mut fences = Vec::new();
-        for point in &candidate.unmet {
-            let order = self.order_of(point.stream)?;
+    ) -> Result<Taken, Refusal> {
+        let shard = self.shards.get(candidate.owner).ok_or(Refusal::Block)?;
+        let mut fences: SmallVec<[Fence; 4]> = SmallVec::new();
+        for point in candidate.unmet.iter() {
+            let unwaitable = Refusal::Stream(point.stream);
+            let Some(order) = self.order_of(point.stream) else { return Err(unwaitable) };
             // The driver counts downwards: a lower priority is a greater number.
             let is_lower = request.order.priority() < order.priority();
-            if !order.may_be_waited_on() || (is_lower && need == Need::Preferred) {
-                return None;
+            if !order.may_be_waited_on() || (is_lower && need != Need::LastResort) {
+                return Err(unwaitable);
             }
-            fences.push(exact_fence(&order, *point)?);
+            fences.push(self.exact_fence(&order, point).ok_or(Refusal::Block)?);
         }
         if !shard.with(|state| state.reserve(candidate, request)) {
-            return None;
+            return Err(Refusal::Block);
+        }
+        if need != Need::LastResort
+            && self.config.learns_depth()
+            && let Some(first) = self.config.wait_depth.first()
+        {
+            self.pace.watch(request.order, &fences, &self.bursts, first);
         }
         let skip = self.is_sabotaged(Sabotage::SkipWait);
         let waited = fences
@@ -117,25 +177,28 @@ impl Inner {
             .try_for_each(|fence| if skip { Ok(()) } else { request.order.wait_fence(fence) });
         shard.with(|state| {
             if waited.is_err() {
-                state.settle(candidate.index);
-                return None;
+                candidate.blocks.iter().for_each(|(block, _)| state.settle(*block));
+                return Err(Refusal::Block);
             }
-            Some(state.hand_out(candidate.index, request, Step::DeviceWait))
+            let whole = state.join_reserved(candidate.blocks.iter().map(|(block, _)| *block));
+            Ok(state.hand_out(whole, request, Step::DeviceWait))
         })
     }
-}
 
-/// A fence that covers `point` and nothing submitted after it, recorded now if that is still
-/// possible.
-fn exact_fence(order: &StreamOrder, point: Point) -> Option<streams::Fence> {
-    if let Some(fence) = order.fence_exactly(point) {
-        return Some(fence);
+    /// A fence that covers `point` and nothing submitted after the free that it belongs to (O6),
+    /// recorded now if that is still possible.
+    fn exact_fence(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
+        let kept = order.fence_exactly(point);
+        let kept = kept.or_else(|| order.fence_exactly(self.bursts.fenced(point)?));
+        if kept.is_some() {
+            return kept;
+        }
+        let gone = order.is_retired() || order.is_capturing() || order.is_shared();
+        if gone || order.position() != point {
+            return None;
+        }
+        order.fence_now().ok().filter(|fence| fence.point().mark == point.mark)
     }
-    let gone = order.is_retired() || order.is_capturing() || order.is_shared();
-    if gone || order.position() != point {
-        return None;
-    }
-    order.fence_now().ok().filter(|fence| fence.point().mark == point.mark)
 }
 
 impl Candidate {
@@ -144,51 +207,126 @@ impl Candidate {
     }
 }
 
+impl Terms {
+    /// Whether a stream may be made to wait for `point`.
+    fn allow(&self, point: Point) -> bool {
+        self.within.as_ref().is_none_or(|within| within.covers(point))
+            && !self.unwaitable.contains(&point.stream)
+    }
+}
+
 impl ShardState {
     /// The best block of this shard that the requester does not know to be ready.
-    fn candidate(
-        &mut self,
-        request: &Request<'_>,
-        refused: &[(StreamSlot, BlockIndex)],
-    ) -> Option<Candidate> {
+    fn candidate(&mut self, request: &Request<'_>, terms: &Terms) -> Option<Candidate> {
         self.join_all_recent();
-        let (owner, view) = (self.order.slot(), self.view);
+        let owner = self.order.slot();
         let pool = self.pool(request.kind);
         let pending = pool.pending.fitting(&self.arena, request.size);
         let ready = pool.ready.fitting(&self.arena, request.size);
-        let candidates = pending.chain(ready).filter(|block| !refused.contains(&(owner, *block)));
-        let ranked = candidates.map(|block| {
-            let record = self.arena.at(block);
-            let unmet = requirements(record).filter(|p| !view.knows(request.order, *p)).count();
-            ((unmet, record.freed_at), block)
+        let candidates = pending.chain(ready);
+        let ranked = candidates.filter_map(|block| {
+            let unmet = self.unmet_count(block, request, terms)?;
+            let refused = terms.refused.contains(&(owner, block));
+            (!refused).then_some(((unmet, self.arena.at(block).freed_at), block))
         });
         let (_, block) = ranked.min()?;
-        let record = self.arena.at(block);
-        Some(Candidate {
-            owner,
-            index: block,
-            generation: record.generation,
-            unmet: requirements(record)
-                .filter(|point| !view.knows(request.order, *point))
-                .collect(),
-            freed_at: record.freed_at,
-        })
+        Some(self.candidate_of(&[block], request))
+    }
+
+    /// The neighbours that were freed the longest ago, of those that are large enough together.
+    fn candidate_run(&mut self, request: &Request<'_>, terms: &Terms) -> Option<Candidate> {
+        let owner = self.order.slot();
+        if self.pool(request.kind).free_bytes() < request.size {
+            return None;
+        }
+        let mut best: Option<(u64, Vec<BlockIndex>)> = None;
+        for segment in self.segment_indices() {
+            let (mut run, mut run_bytes) = (Vec::<BlockIndex>::new(), 0);
+            for block in self.blocks_of(segment) {
+                let record = self.arena.at(block);
+                if self.kind_of(block) != request.kind {
+                    break;
+                }
+                let fits = record.state.is_free()
+                    && self.unmet_count(block, request, terms).is_some()
+                    && !terms.refused.contains(&(owner, block));
+                if !fits {
+                    run.clear();
+                    run_bytes = 0;
+                    continue;
+                }
+                run.push(block);
+                run_bytes += record.size;
+                // What is not needed at the front is left out.
+                while let Some(first) = run.first()
+                    && request.size <= run_bytes - self.arena.at(*first).size
+                {
+                    run_bytes -= self.arena.at(*first).size;
+                    run.remove(0);
+                }
+                if request.size <= run_bytes {
+                    let freed_at = run.iter().map(|block| self.arena.at(*block).freed_at).max();
+                    let freed_at = freed_at.unwrap_or_default();
+                    if best.as_ref().is_none_or(|(oldest, _)| freed_at < *oldest) {
+                        best = Some((freed_at, run.clone()));
+                    }
+                }
+            }
+        }
+        Some(self.candidate_of(&best?.1, request))
+    }
+
+    /// How many requirements of a free block the requester does not know to be met; `None` if one
+    /// of them is not to be waited for.
+    fn unmet_count(
+        &self,
+        block: BlockIndex,
+        request: &Request<'_>,
+        terms: &Terms,
+    ) -> Option<usize> {
+        let unmet =
+            requirements(self.arena.at(block)).filter(|p| !self.view.knows(request.order, *p));
+        unmet.map(|point| terms.allow(point).then_some(1)).sum()
+    }
+
+    fn candidate_of(&self, blocks: &[BlockIndex], request: &Request<'_>) -> Candidate {
+        let records = || blocks.iter().map(|block| self.arena.at(*block));
+        let unmet =
+            records().flat_map(requirements).filter(|p| !self.view.knows(request.order, *p));
+        Candidate {
+            owner: self.order.slot(),
+            blocks: blocks.iter().map(|block| (*block, self.arena.at(*block).generation)).collect(),
+            unmet: unmet.collect(),
+            freed_at: records().map(|record| record.freed_at).max().unwrap_or_default(),
+        }
     }
 
     /// Takes a candidate out of the lists, if it is still what it was: meanwhile a neighbour may
-    /// have joined it and brought requirements of its own, or a piece of it gone back to the
-    /// device.
+    /// have joined a block of it and brought requirements of its own, or a piece of it gone back to
+    /// the device.
     fn reserve(&mut self, candidate: &Candidate, request: &Request<'_>) -> bool {
-        let Some(record) = self.arena.get(candidate.index) else { return false };
-        let same = record.generation == candidate.generation
-            && record.state.is_free()
-            && request.size <= record.size
-            && requirements(record).all(|point| {
-                candidate.unmet.contains(&point) || self.view.knows(request.order, point)
-            });
-        if same {
-            self.take_out(candidate.index, State::Reserved);
+        let mut size = 0;
+        let mut end = None;
+        for (block, generation) in &candidate.blocks {
+            let Some(record) = self.arena.get(*block) else { return false };
+            let same = record.generation == *generation
+                && record.state.is_free()
+                && end.is_none_or(|end| end == record.address)
+                && requirements(record).all(|point| {
+                    candidate.unmet.covers(point) || self.view.knows(request.order, point)
+                });
+            if !same {
+                return false;
+            }
+            size += record.size;
+            end = Some(record.end());
         }
-        same
+        let fits = request.size <= size;
+        if fits {
+            for (block, _) in &candidate.blocks {
+                self.take_out(*block, State::Reserved);
+            }
+        }
+        fits
     }
 }

@@ -1,0 +1,135 @@
+//! How many bursts a stream must have left behind a use, so that a wait for it costs nothing.
+//!
+//! Pure arithmetic on measured times. A stream *makes* blocks in turn and hands each to its
+//! *users*, which work on them in order. With depth `d` it does not begin a turn before all users
+//! are through with everything but the latest `d` bursts. From the times that each of them really
+//! worked, waits left out, follows how long the whole would take with any depth; the least depth
+//! that loses next to nothing against no wait at all is the one that is needed.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+/// The loss that is accepted: one part in so many of the time without any wait.
+const LOSS_PARTS: u32 = 200;
+
+/// What happened between two waits of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// From when the stream could go on until it had made what it handed over.
+    pub(crate) make: Duration,
+    /// From then on until it came to its next wait.
+    pub(crate) rest: Duration,
+    /// How long each user worked on what it was handed.
+    pub(crate) uses: SmallVec<[Duration; 4]>,
+    /// Into how many bursts the turn counts, at least one.
+    pub(crate) bursts: u32,
+}
+
+/// The least depth, at least 1, that loses next to nothing in these turns.
+pub(crate) fn needed(turns: &[Turn]) -> usize {
+    let free = total(turns, usize::MAX);
+    let accepted = free + free / LOSS_PARTS;
+    // A greater depth never takes longer, so the least one is found by halving.
+    let bursts = turns.iter().map(|turn| count(turn.bursts)).sum::<usize>();
+    let (mut below, mut enough) = (0, bursts.max(1));
+    while below + 1 < enough {
+        let depth = below.midpoint(enough);
+        if total(turns, depth) <= accepted {
+            enough = depth;
+        } else {
+            below = depth;
+        }
+    }
+    enough
+}
+
+/// How long the turns take with a depth.
+fn total(turns: &[Turn], depth: usize) -> Duration {
+    let mut users: SmallVec<[Duration; 4]> = SmallVec::new();
+    // When the last user was through with each burst.
+    let mut ends: Vec<Duration> = Vec::new();
+    let mut maker = Duration::ZERO;
+    for turn in turns {
+        users.resize(users.len().max(turn.uses.len()), Duration::ZERO);
+        for _ in 0..turn.bursts {
+            let gate = ends.len().checked_sub(depth.saturating_add(1));
+            let gate = gate.and_then(|index| ends.get(index)).copied().unwrap_or_default();
+            let made = maker.max(gate) + turn.make / turn.bursts;
+            let mut end = made;
+            for (user, work) in users.iter_mut().zip(&turn.uses) {
+                *user = made.max(*user) + *work / turn.bursts;
+                end = end.max(*user);
+            }
+            ends.push(end);
+            maker = made + turn.rest / turn.bursts;
+        }
+    }
+    users.into_iter().fold(maker, Duration::max)
+}
+
+fn count(bursts: u32) -> usize {
+    usize::try_from(bursts).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Turn, needed, total};
+
+    fn microseconds(count: u64) -> Duration {
+        Duration::from_micros(count)
+    }
+
+    /// So many turns of one maker and its users.
+    fn turns(count: u64, make: u64, uses: impl Fn(u64) -> Vec<u64>) -> Vec<Turn> {
+        let turn = |index| Turn {
+            make: microseconds(make),
+            rest: Duration::ZERO,
+            uses: uses(index).into_iter().map(microseconds).collect(),
+            bursts: 1,
+        };
+        (0..count).map(turn).collect()
+    }
+
+    #[test]
+    fn a_wait_for_the_latest_burst_would_serialize_both() {
+        let equal = turns(100, 200, |_| vec![200]);
+        assert_eq!(total(&equal, usize::MAX), microseconds(101 * 200));
+        assert_eq!(total(&equal, 0), microseconds(200 * 200));
+        assert_eq!(total(&equal, 1), microseconds(101 * 200));
+    }
+
+    #[test]
+    fn one_burst_is_enough_where_all_take_the_same_time_each_turn() {
+        assert_eq!(needed(&turns(100, 200, |_| vec![200, 200])), 1, "as slow as its users");
+        assert_eq!(needed(&turns(100, 10, |_| vec![400, 12])), 1, "quicker than its users");
+        assert_eq!(needed(&turns(100, 400, |_| vec![10])), 1, "slower than its users");
+        assert_eq!(needed(&turns(0, 0, |_| vec![])), 1, "nothing known");
+    }
+
+    #[test]
+    fn a_bursty_user_needs_as_many_as_it_uses_up_before_the_maker_can_follow() {
+        let bursty = turns(200, 100, |index| vec![if index % 10 == 9 { 800 } else { 40 }]);
+        let depth = needed(&bursty);
+        let free = total(&bursty, usize::MAX);
+        assert!((4..=8).contains(&depth), "{depth}");
+        assert!(total(&bursty, depth) <= free + free / 200);
+        assert!(free + free / 200 < total(&bursty, depth - 1), "one less is not enough");
+    }
+
+    #[test]
+    fn a_side_that_is_slow_for_a_while_stops_the_maker_unless_it_may_run_ahead() {
+        // The maker has much to do by itself after a few long uses.
+        let side = turns(64, 100, |index| vec![if index % 64 < 4 { 1_200 } else { 0 }]);
+        let depth = needed(&side);
+        assert!(2 < depth && total(&side, 1) > total(&side, depth));
+    }
+
+    #[test]
+    fn bursts_of_one_turn_count_each() {
+        let mut double = turns(100, 200, |_| vec![200]);
+        double.iter_mut().for_each(|turn| turn.bursts = 2);
+        assert_eq!(total(&double, usize::MAX), microseconds(100 * 200 + 100));
+        assert_eq!(needed(&double), 1);
+    }
+}

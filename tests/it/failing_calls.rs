@@ -194,7 +194,8 @@ fn a_context_that_has_failed_says_so_and_frees_succeed() {
         let refused = allocator.allocate(&home, bytes).expect_err("the context has failed");
         refused.to_string()
     });
-    let wanted = "cuStreamSynchronize answered ILLEGAL_ADDRESS (700)";
+    let wanted = "cuStreamSynchronize answered ILLEGAL_ADDRESS (700): work queued before this \
+                  call failed, not the call";
     assert!(texts.iter().all(|text| text == wanted), "{texts:?}");
     plain.try_free().expect("frees succeed");
     used.try_free().expect("frees succeed");

@@ -12,6 +12,8 @@ mod litmus;
 
 mod chance;
 mod controls;
+#[path = "../reports/mod.rs"]
+mod reports;
 
 mod failing_calls;
 mod live_ranges;

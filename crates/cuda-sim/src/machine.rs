@@ -273,6 +273,15 @@ impl Machine {
         self.aside().faults.clear();
     }
 
+    /// Resets a device as another library would, by `cuDevicePrimaryCtxReset`: its primary context
+    /// and everything in it is gone. Nothing happens where there is none.
+    pub fn reset_device(&self, ordinal: usize) {
+        let mut call = self.aside();
+        if let Some(context) = call.devices.get(ordinal).and_then(|device| device.primary) {
+            call.destroy_context(context);
+        }
+    }
+
     /// Changes how much memory every device has to give; what is taken stays taken.
     pub fn set_capacity(&self, bytes: u64) {
         for device in &mut self.aside().devices {

@@ -162,6 +162,14 @@ impl Memory {
         self.backings.len() - 1
     }
 
+    /// The program gave pinned memory back.
+    pub(crate) fn free_pinned(&mut self, index: usize) {
+        let backing = self.backings.get_mut(index).and_then(Option::as_mut);
+        if let Some(Backing { store: Store::Pinned(bytes), .. }) = backing {
+            bytes.free();
+        }
+    }
+
     pub(crate) fn share_backing(&mut self, index: usize) {
         if let Some(backing) = self.backing_mut(index) {
             backing.references += 1;

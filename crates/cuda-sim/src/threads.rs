@@ -158,7 +158,8 @@ impl Baton {
 }
 
 fn seat() -> Option<(Arc<Baton>, usize)> {
-    SEAT.with_borrow(Clone::clone)
+    // A thread that is ending, and runs the destructors of its own variables, has no seat.
+    SEAT.try_with(|seat| seat.borrow().clone()).ok().flatten()
 }
 
 /// A place where the schedule may switch to another thread of [`crate::Machine::run_threads`];

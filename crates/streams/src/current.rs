@@ -39,17 +39,20 @@ pub struct CurrentStream {
 impl CurrentStream {
     /// Makes `stream` current on this thread.
     pub fn enter(stream: &Stream) -> Self {
-        ENTERED.with_borrow_mut(|entered| entered.push(stream.clone()));
+        // A thread that is ending has no current stream any more.
+        let _ended = ENTERED.try_with(|entered| entered.borrow_mut().push(stream.clone()));
         Self { order: stream.order().clone(), thread: PhantomData }
     }
 
     /// The thread's current stream in `context`, if one was entered.
     #[must_use]
     pub fn get(context: &Context) -> Option<Stream> {
-        ENTERED.with_borrow(|entered| {
+        let find = |entered: &RefCell<Vec<Stream>>| {
             let id = context.id();
+            let entered = entered.borrow();
             entered.iter().rev().find(|stream| stream.order().context_id() == id).cloned()
-        })
+        };
+        ENTERED.try_with(find).ok().flatten()
     }
 }
 

@@ -60,6 +60,10 @@ impl Code {
         self == Self::of(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
+    pub(crate) fn is_invalid_context(self) -> bool {
+        self == Self::of(CUresult::CUDA_ERROR_INVALID_CONTEXT)
+    }
+
     pub(crate) fn is_not_ready(self) -> bool {
         self == Self::of(CUresult::CUDA_ERROR_NOT_READY)
     }
@@ -118,12 +122,17 @@ impl fmt::Debug for Code {
 
 /// A driver call that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{call} answered {code}")]
+#[error("{call} answered {code}{}", blame(*code))]
 pub struct DriverError {
     /// The entry point.
     pub call: &'static str,
     /// Its answer.
     pub code: Code,
+}
+
+/// A fault of work that runs later is told by whatever call comes next.
+fn blame(code: Code) -> &'static str {
+    if code.is_sticky() { ": work queued before this call failed, not the call" } else { "" }
 }
 
 /// Why a call failed, told by what the caller can do next.

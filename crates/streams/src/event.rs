@@ -356,10 +356,10 @@ impl Event {
     /// ([`Error::NeverRecorded`]), was recorded in a capture, or has not passed
     /// ([`Error::NotReady`], which [`Event::synchronize`] on both avoids); or the driver's answer.
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration, Error> {
+        if [self, start].iter().any(|event| event.inner.kind != EventKind::Timing) {
+            return Err(Error::NoTiming);
+        }
         for event in [self, start] {
-            if event.inner.kind != EventKind::Timing {
-                return Err(Error::NoTiming);
-            }
             if !event.is_recorded() {
                 return Err(Error::NeverRecorded);
             }
@@ -368,10 +368,10 @@ impl Event {
             }
         }
         let measured = self.inner.raw.elapsed_since(&start.inner.raw);
-        let milliseconds = measured.map_err(|error| match error {
-            Error::Driver(error) if error.code.is_not_ready() => Error::NotReady,
-            other => other,
-        })?;
+        let is_not_ready =
+            |error: &Error| matches!(error, Error::Driver(error) if error.code.is_not_ready());
+        let milliseconds =
+            measured.map_err(|error| if is_not_ready(&error) { Error::NotReady } else { error })?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
     }
 }

@@ -69,10 +69,10 @@ impl Call {
             return Ok(());
         }
         let mapping = self.memory.mappings.get(&address);
-        if !mapping.is_some_and(|mapping| mapping.kind == MappingKind::Pinned) {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-        }
+        let pinned = mapping.filter(|mapping| mapping.kind == MappingKind::Pinned);
+        let backing = pinned.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?.backing;
         self.end_addresses(address, Ending::FreeHost, true)?;
+        self.memory.free_pinned(backing);
         self.remove_mapping(address);
         Ok(())
     }

@@ -236,11 +236,13 @@ impl HostPlace {
     }
 }
 
-/// Pinned memory of the simulator's own; freed when dropped.
+/// Pinned memory of the simulator's own. Dropped, it is freed only if its owner freed it: the
+/// program may still hold what ends with its machine or its context.
 #[derive(Debug)]
 pub(crate) struct PinnedBytes {
     place: HostPlace,
     layout: Layout,
+    is_freed: bool,
 }
 
 impl PinnedBytes {
@@ -250,16 +252,24 @@ impl PinnedBytes {
         // SAFETY: the layout is not empty.
         let pointer = unsafe { alloc_zeroed(layout) };
         let place = HostPlace { address: pointer.expose_provenance(), bytes };
-        (!pointer.is_null()).then_some(Self { place, layout })
+        (!pointer.is_null()).then_some(Self { place, layout, is_freed: false })
     }
 
     pub(crate) fn place(&self) -> HostPlace {
         self.place
     }
+
+    /// The program gave it back and does not touch it any more.
+    pub(crate) fn free(&mut self) {
+        self.is_freed = true;
+    }
 }
 
 impl Drop for PinnedBytes {
     fn drop(&mut self) {
+        if !self.is_freed {
+            return;
+        }
         let pointer = ptr::with_exposed_provenance_mut(self.place.address);
         // SAFETY: `new` got it with this layout, and nothing else frees it.
         unsafe { dealloc(pointer, self.layout) };

@@ -127,7 +127,8 @@ impl DriverContext {
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<(), Error> {
         self.count_call();
         check(call, code).map_err(|error| {
-            if error.code.is_sticky() {
+            // A driver that is gone does not come back either, nor does one to a forked child.
+            if error.code.is_sticky() || error.code.is_gone() {
                 let _ = self.first_error.set(error);
             }
             Error::Driver(error)
@@ -159,10 +160,27 @@ impl DriverContext {
     }
 
     fn note_silently(&self, code: CUresult) {
-        if let Err(error) = check("a destructor", code)
-            && !error.code.is_gone()
-        {
+        let Err(error) = check("a destructor", code) else { return };
+        if error.code.is_gone() {
+            // Nothing is left to destroy: the next destructor makes no call.
+            let _ = self.first_error.set(error);
+        } else {
             self.silent_errors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        let is_gone = |first: DriverError| first.code.is_gone() || first.code.is_invalid_context();
+        self.first_error().is_some_and(is_gone)
+    }
+
+    /// A context of ours that the driver does not know was destroyed by somebody else: a reset of
+    /// the device.
+    fn note_reset(&self, error: &Error) {
+        if let Error::Driver(error) = error
+            && error.code.is_invalid_context()
+        {
+            let _ = self.first_error.set(*error);
         }
     }
 
@@ -176,7 +194,7 @@ impl DriverContext {
         if pushed {
             // SAFETY: the context is live for as long as `self`.
             let code = unsafe { self.table.ctx_push_current()(self.raw()) };
-            self.check("cuCtxPushCurrent", code)?;
+            self.check("cuCtxPushCurrent", code).inspect_err(|error| self.note_reset(error))?;
         }
         Ok(Current { context: self, pushed, thread: PhantomData })
     }
@@ -249,7 +267,9 @@ impl Drop for DriverContext {
         if self.first_error().is_none() {
             self.run_deferred();
         }
-        if self.primary {
+        // One that the driver does not know any more has no retain of ours left: what is retained
+        // now is somebody else's.
+        if self.primary && !self.is_gone() {
             // SAFETY: the context was retained once by `retain`; whatever was made in it kept it
             // alive and is gone.
             let code = unsafe { self.table.device_primary_ctx_release()(self.device.raw) };

@@ -50,9 +50,9 @@ fn memory_lies_on_the_device_of_its_stream_in_every_order() {
                 for (step, at) in [first, second].into_iter().enumerate() {
                     // The other device is the one used last.
                     contexts[1 - at].memory_info().expect("an answer");
-                    let mut block = allocators[at].allocate(&streams[at], WHOLE).expect("memory");
+                    let block = allocators[at].allocate(&streams[at], WHOLE).expect("memory");
                     let bytes = block.size();
-                    streams[at].fill_bytes(&mut block, 0, bytes, 7).expect("a fill");
+                    streams[at].fill_bytes(&block, 0, bytes, 7).expect("a fill");
                     blocks[at] = Some(block);
                     let now = free_on_both(&contexts);
                     assert!(now[at] < before[at], "it is not on device {at}");

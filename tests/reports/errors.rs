@@ -11,7 +11,7 @@ use crate::simulated_rig::SimulatedRig;
 const LOST: CUresult = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
 
 /// A lack of memory that giving back cached memory cured leaves no error behind. From NVIDIA/cub
-/// #47, PaddlePaddle PR #19794 and llama.cpp PR #7376.
+/// #47, `PaddlePaddle` PR #19794 and llama.cpp PR #7376.
 #[test]
 fn a_cured_lack_of_memory_leaves_no_error_behind() {
     let rig = SimulatedRig::new(Schedule::Lazy);

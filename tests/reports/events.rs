@@ -157,7 +157,7 @@ fn a_block_whose_event_failed_is_not_reused() {
 }
 
 /// A block that one stream uses over and over needs one event at a time, not one for each use.
-/// From ros2/rosidl_buffer_backends PR #9 and llnl/camp #71.
+/// From `ros2/rosidl_buffer_backends` PR #9 and llnl/camp #71.
 #[test]
 fn events_do_not_pile_up_with_uses() {
     const ROUNDS: u64 = 3_000;

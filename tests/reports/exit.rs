@@ -26,7 +26,7 @@ fn everything(context: &Context) -> Everything {
     let [home, user] = &streams;
     let mut blocks: Vec<Block> =
         (0..3).map(|_| allocator.allocate(home, WHOLE).expect("memory")).collect();
-    for block in &mut blocks {
+    for block in &blocks {
         home.fill_bytes(block, 0, 512, 1).expect("a fill");
     }
     user.wait_stream(home).expect("a wait");
@@ -34,7 +34,7 @@ fn everything(context: &Context) -> Everything {
     drop(blocks.pop());
     let hold = blocks[0].hold();
     let capture = home.begin_capture(CaptureMode::ThreadLocal).expect("a capture");
-    home.fill_bytes(&mut blocks[0], 0, 512, 2).expect("a captured fill");
+    home.fill_bytes(&blocks[0], 0, 512, 2).expect("a captured fill");
     let graph = capture.end().expect("a graph").instantiate().expect("an executable graph");
     let _replay = graph.launch(user).expect("a replay");
     Everything {
@@ -116,8 +116,8 @@ fn a_reset_device_is_told_and_opened_anew() {
     let other = again.allocate(&stream, 8).expect_err("a stream of the old one");
     assert_eq!(other, AllocError::ForeignStream { stream_id: stream.id() });
     let fresh = new.create_stream(StreamOptions::default()).expect("a stream");
-    let mut works = again.allocate(&fresh, 8).expect("memory");
-    fresh.fill_bytes(&mut works, 0, 8, 1).expect("a fill");
+    let works = again.allocate(&fresh, 8).expect("memory");
+    fresh.fill_bytes(&works, 0, 8, 1).expect("a fill");
     drop((block, allocator, stream, old));
     fresh.synchronize().expect("the new context is whole");
     drop((works, again, fresh, new));

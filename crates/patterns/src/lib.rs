@@ -17,12 +17,14 @@
 
 mod compare;
 mod outcome;
+mod places;
 mod plan;
 mod stage;
 mod strategy;
 
 pub use compare::compare;
 pub use outcome::{Outcome, Summary};
+pub use places::Place;
 pub use plan::{GateSteps, Pattern, Plan, Step};
 pub use stage::{Error, Stage};
 pub use strategy::Strategy;

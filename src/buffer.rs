@@ -4,13 +4,12 @@
 //! they run: pessimistically before the submission, exactly after it. So code that goes through
 //! them never has to call [`DeviceBuffer::record_stream`].
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 
 use allocator::{Allocator, Block, Hold, Use};
-use streams::launch::DeviceSlice;
-use streams::{Access, DeviceBytes, DeviceSpan, Stream, StreamOrder, Submission, UseTicket, Used};
+use streams::launch::{DeviceSlice, DeviceSliceMut};
+use streams::{DeviceBytes, DevicePart, Stream, StreamOrder, Submission};
 
 use crate::error::Error;
 use crate::pinned::PinnedBuffer;
@@ -306,22 +305,12 @@ impl<T> DeviceBuffer<T> {
 
 /// A launch takes `&buffer` for a pointer that is read and `&mut buffer` for one that is written.
 impl<T> DeviceSlice<T> for DeviceBuffer<T> {}
+impl<T> DeviceSliceMut<T> for DeviceBuffer<T> {}
 
 impl<T> DeviceBytes for DeviceBuffer<T> {
-    fn span(&self) -> DeviceSpan {
-        DeviceSpan { address: self.address(), bytes: self.bytes() }
-    }
-
-    fn begin_use(&self, stream: &Stream, access: Access) -> Result<UseTicket, streams::Error> {
-        DeviceBytes::begin_use(&self.block, stream, access)
-    }
-
-    fn end_use(&self, stream: &Stream, ticket: UseTicket, used: Used) {
-        DeviceBytes::end_use(&self.block, stream, ticket, used);
-    }
-
-    fn hold(&self) -> Box<dyn Any + Send> {
-        DeviceBytes::hold(&self.block)
+    fn whole(&self) -> DevicePart<'_> {
+        let block = self.block.whole();
+        block.part(0, self.bytes()).expect("a block has the bytes that were asked for")
     }
 }
 

@@ -107,9 +107,9 @@ pub use cuda_sim;
 #[cfg(feature = "kernels")]
 pub use kernels::{self, launch::Kernels};
 pub use streams::{
-    self, Capture, CaptureMode, Completion, Context, CurrentStream, Device, DeviceBytes, Driver,
-    Event, Fence, Graph, GraphExec, Kernel, Module, Stream, StreamOptions, StreamPool, Submission,
-    launch,
+    self, Capture, CaptureMode, Completion, Context, CurrentStream, Device, DeviceBytes,
+    DeviceOwner, DevicePart, Driver, Event, Fence, Graph, GraphExec, Kernel, Module, Stream,
+    StreamOptions, StreamPool, Submission, launch,
 };
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! harness: each test runs in a process of its own with a time limit, because one may break the
 //! context or hang. Without a GPU every test fails. `WELLSPRING_DEVICE=sim` rehearses the same
 //! tests on the simulated driver.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a harness talks through its standard output")]
 #![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]

@@ -1,6 +1,6 @@
 //! The whole road on the simulated driver: every scenario under many schedules, random programs
 //! against a model, and for each check the proof that its absence is caught.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 

@@ -8,6 +8,7 @@ use kernels::launch::Kernels;
 use streams::{Context, DeviceSpan, Stream, StreamOptions};
 
 use crate::live_ranges::LiveRanges;
+use crate::scenarios::raw::uncounted;
 use crate::simulated_rig::context;
 
 /// What threads share.
@@ -39,7 +40,8 @@ impl<'machine> Stage<'machine> {
     }
 
     pub fn write(&self, stream: &Stream, block: &Block) {
-        let _written = self.kernels.stamp(stream, &mut range(block), 1 << 20, 1).expect("a stamp");
+        let mut words = uncounted(range(block));
+        let _written = self.kernels.stamp(stream, &mut words, 1 << 20, 1).expect("a stamp");
     }
 
     /// Takes a block, and asks whether it was ready (S3).

@@ -10,6 +10,7 @@ pub mod exit;
 pub mod lifecycle;
 pub mod limits;
 pub mod order;
+pub mod raw;
 pub mod rig;
 pub mod snapshot;
 pub mod split_merge;

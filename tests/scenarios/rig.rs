@@ -11,9 +11,11 @@ use std::time::Duration;
 use allocator::{AllocError, Allocator, Block, Config, FreeError, ServedBy, VmmSource};
 use allocator::{PlainSource, Source};
 use kernels::launch::Kernels;
-use streams::launch::DeviceSlice;
+use streams::launch::{DeviceSlice, DeviceSliceMut};
 use streams::memory::DeviceMemory;
-use streams::{Context, DeviceSpan, Gates, Stream, StreamOptions};
+use streams::{Context, DeviceSpan, Gates, RawSpan, Stream, StreamOptions};
+
+use super::raw::uncounted;
 
 /// A size that several blocks of fit into one piece of memory.
 pub const BLOCK: u64 = 64 << 10;
@@ -91,18 +93,19 @@ impl Desk {
         self.kernels.spin(clerk, 1).expect("a spin");
         self.kernels.fill_u32(clerk, &mut all, 0).expect("a fill");
         self.kernels
-            .check_u32(clerk, &DeviceSpan { address: all.address + 256, bytes: 4 }, 0, &mut counter)
+            .check_u32(clerk, &all.part(256, 4).expect("it lies inside"), 0, &mut counter)
             .expect("a check");
         self.hold(clerk).open();
         clerk.synchronize().expect("the warm-up ends");
     }
 
-    fn span(&self) -> DeviceSpan {
-        DeviceSpan { address: self.counter.address(), bytes: self.counter.bytes() }
+    fn span(&self) -> RawSpan {
+        let range = DeviceSpan { address: self.counter.address(), bytes: self.counter.bytes() };
+        uncounted(range)
     }
 
-    fn counter(&self) -> DeviceSpan {
-        DeviceSpan { address: self.counter.address(), bytes: 8 }
+    fn counter(&self) -> RawSpan {
+        self.span().part(0, 8).expect("the counter has its bytes")
     }
 
     /// The context everything lies in.
@@ -140,17 +143,17 @@ impl Desk {
     }
 
     /// Writes a word to both ends of a range and in many places between. No use is recorded.
-    pub fn fill(&self, stream: &Stream, mut range: DeviceSpan, word: u32) {
-        self.fill_memory(stream, &mut range, word);
+    pub fn fill(&self, stream: &Stream, range: DeviceSpan, word: u32) {
+        self.fill_memory(stream, &mut uncounted(range), word);
     }
 
     /// Counts the words that [`Desk::fill`] writes and that are not `word`. No use is recorded.
     pub fn check(&self, stream: &Stream, range: DeviceSpan, word: u32) {
-        self.check_memory(stream, &range, word);
+        self.check_memory(stream, &uncounted(range), word);
     }
 
     /// The same as [`Desk::fill`] on memory that is told of the use.
-    pub fn fill_memory(&self, stream: &Stream, memory: &mut impl DeviceSlice<u32>, word: u32) {
+    pub fn fill_memory(&self, stream: &Stream, memory: &mut impl DeviceSliceMut<u32>, word: u32) {
         let stamped = self.kernels.stamp(stream, memory, STRIDE_WORDS, word);
         let _running = stamped.expect("a stamp");
     }

@@ -3,17 +3,33 @@
 //! Before an operation is submitted the block counts the whole stream as using it; afterwards the
 //! use ends with that operation (O13). A captured operation takes a hold instead (C3).
 
+#![allow(unsafe_code, reason = "the allocator promises here what it is there for")]
+
 use std::any::Any;
 
-use streams::launch::DeviceSlice;
-use streams::{Access, DeviceBytes, DeviceSpan, Error, Stream, UseTicket, Used};
+use streams::launch::{DeviceSlice, DeviceSliceMut};
+use streams::{
+    Access, DeviceBytes, DeviceOwner, DevicePart, DeviceSpan, Error, Stream, UseTicket, Used,
+};
 
 use crate::handle::{Block, sharpen};
 
 /// A block is bytes, so it can be given for a pointer to anything.
 impl<T> DeviceSlice<T> for Block {}
+impl<T> DeviceSliceMut<T> for Block {}
 
 impl DeviceBytes for Block {
+    fn whole(&self) -> DevicePart<'_> {
+        DevicePart::of(self)
+    }
+}
+
+// SAFETY: a block's memory is committed before the block is handed out, and its address and size
+// never change. Until the block is freed it is given to nobody else; after that, by the protocol at
+// the crate's root, not before every recorded use is known ordered before the next one or complete,
+// and neither given back nor reused while it is held. `begin_use` counts the whole stream, and
+// `end_use` alone says less; a stream for which uses cannot be counted is refused.
+unsafe impl DeviceOwner for Block {
     fn span(&self) -> DeviceSpan {
         DeviceSpan { address: self.address(), bytes: self.size() }
     }
@@ -40,4 +56,11 @@ impl DeviceBytes for Block {
     fn hold(&self) -> Box<dyn Any + Send> {
         Box::new(Self::hold(self))
     }
+}
+
+/// The block's memory, for an operation that tells it nothing: what a test then records by hand.
+#[cfg(test)]
+pub(crate) fn uncounted(block: &Block) -> streams::RawSpan {
+    // SAFETY: on the simulated driver, which reports every use that nothing keeps apart.
+    unsafe { streams::RawSpan::from_raw(block.address(), block.size()) }
 }

@@ -54,8 +54,9 @@ impl Inner {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
 mod tests {
     use cuda_sim::{Machine, Schedule};
-    use streams::{Context, DeviceSpan, Driver, Error, Point, Stream, StreamOptions};
+    use streams::{Context, Driver, Error, Point, Stream, StreamOptions};
 
+    use crate::device_bytes::uncounted;
     use crate::{AllocError, Allocator, Config};
 
     const BYTES: u64 = 2 << 20;
@@ -126,8 +127,7 @@ mod tests {
         let address = block.address();
         block.record_stream(&old);
         let next = rig.next_after(&old);
-        let span = DeviceSpan { address, bytes: BYTES };
-        let used = next.fill_bytes(&span, 0, BYTES, 1).unwrap().point();
+        let used = next.fill_bytes(&uncounted(&block), 0, BYTES, 1).unwrap().point();
         block.record_stream(&next);
         drop(block);
         rig.assert_ordered(&home, &allocator, address, used);

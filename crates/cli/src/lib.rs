@@ -7,7 +7,7 @@
 //! What it must not know: the allocator's insides. Its invariants: a file is judged before any
 //! device is opened; stdout holds the result and nothing else; an error is at most three lines on
 //! stderr.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -6,8 +6,10 @@
 
 #![allow(unsafe_code, reason = "the author of the kernels promises here what they touch")]
 
-use streams::launch::{Arguments, DeviceSlice, Dimensions, Reads, ReadsWrites, Signature, Writes};
-use streams::{Context, DeviceBytes, Error, Gates, Kernel, Module, Stream, Submission};
+use streams::launch::{
+    Arguments, DeviceSlice, DeviceSliceMut, Dimensions, Reads, ReadsWrites, Signature, Writes,
+};
+use streams::{Context, DeviceBytes, DevicePart, Error, Gates, Kernel, Module, Stream, Submission};
 
 use crate::{PTX, entry};
 
@@ -104,11 +106,12 @@ impl Kernels {
     pub fn fill_u32(
         &self,
         stream: &Stream,
-        out: &mut impl DeviceSlice<u32>,
+        out: &mut impl DeviceSliceMut<u32>,
         value: u32,
     ) -> Result<Submission, Error> {
-        let words = words(out);
-        launch(&self.fill_u32, stream, words, (out, words, value))
+        let mut out = Given::of(out);
+        let words = out.words();
+        launch(&self.fill_u32, stream, words, (&mut out, words, value))
     }
 
     /// Adds to the first counter of `mismatches` how many whole words of `input` are not
@@ -121,11 +124,11 @@ impl Kernels {
         stream: &Stream,
         input: &impl DeviceSlice<u32>,
         expected: u32,
-        mismatches: &mut impl DeviceSlice<u64>,
+        mismatches: &mut impl DeviceSliceMut<u64>,
     ) -> Result<Submission, Error> {
-        mismatches.span().part(0, COUNTER_BYTES)?;
-        let words = words(input);
-        launch(&self.check_u32, stream, words, (input, words, expected, mismatches))
+        let (input, mut counter) = (Given::of(input), Given::counter(mismatches)?);
+        let words = input.words();
+        launch(&self.check_u32, stream, words, (&input, words, expected, &mut counter))
     }
 
     /// Writes `value` to word 0 of `out`, to every `stride_words`-th word and to the last one.
@@ -135,13 +138,14 @@ impl Kernels {
     pub fn stamp(
         &self,
         stream: &Stream,
-        out: &mut impl DeviceSlice<u32>,
+        out: &mut impl DeviceSliceMut<u32>,
         stride_words: u64,
         value: u32,
     ) -> Result<Submission, Error> {
-        let words = words(out);
+        let mut out = Given::of(out);
+        let words = out.words();
         let places = words / stride_words.max(1) + 2;
-        launch(&self.stamp, stream, places, (out, words, stride_words, value))
+        launch(&self.stamp, stream, places, (&mut out, words, stride_words, value))
     }
 
     /// Adds to the first counter of `mismatches` how many of the words that [`Kernels::stamp`]
@@ -155,12 +159,12 @@ impl Kernels {
         input: &impl DeviceSlice<u32>,
         stride_words: u64,
         expected: u32,
-        mismatches: &mut impl DeviceSlice<u64>,
+        mismatches: &mut impl DeviceSliceMut<u64>,
     ) -> Result<Submission, Error> {
-        mismatches.span().part(0, COUNTER_BYTES)?;
-        let words = words(input);
+        let (input, mut counter) = (Given::of(input), Given::counter(mismatches)?);
+        let words = input.words();
         let places = words / stride_words.max(1) + 2;
-        let arguments = (input, words, stride_words, expected, mismatches);
+        let arguments = (&input, words, stride_words, expected, &mut counter);
         launch(&self.check_stamp, stream, places, arguments)
     }
 
@@ -172,13 +176,14 @@ impl Kernels {
     pub fn scale_add(
         &self,
         stream: &Stream,
-        out: &mut impl DeviceSlice<f32>,
+        out: &mut impl DeviceSliceMut<f32>,
         input: &impl DeviceSlice<f32>,
         factor: f32,
     ) -> Result<Submission, Error> {
-        let count = words(out);
-        input.span().part(0, count * WORD_BYTES)?;
-        launch(&self.scale_add, stream, count, (out, input, factor, count))
+        let mut out = Given::of(out);
+        let count = out.words();
+        let input = Given(input.whole().part(0, count * WORD_BYTES)?);
+        launch(&self.scale_add, stream, count, (&mut out, &input, factor, count))
     }
 
     /// Copies to every whole word of `out` the word of `input` at its place.
@@ -188,12 +193,13 @@ impl Kernels {
     pub fn copy_u32(
         &self,
         stream: &Stream,
-        out: &mut impl DeviceSlice<u32>,
+        out: &mut impl DeviceSliceMut<u32>,
         input: &impl DeviceSlice<u32>,
     ) -> Result<Submission, Error> {
-        let count = words(out);
-        input.span().part(0, count * WORD_BYTES)?;
-        launch(&self.copy_u32, stream, count, (out, input, count))
+        let mut out = Given::of(out);
+        let count = out.words();
+        let input = Given(input.whole().part(0, count * WORD_BYTES)?);
+        launch(&self.copy_u32, stream, count, (&mut out, &input, count))
     }
 
     /// Stamps `out` as [`Kernels::stamp`] does, and keeps the stream busy for `nanoseconds`.
@@ -203,13 +209,14 @@ impl Kernels {
     pub fn produce(
         &self,
         stream: &Stream,
-        out: &mut impl DeviceSlice<u32>,
+        out: &mut impl DeviceSliceMut<u32>,
         stride_words: u64,
         value: u32,
         nanoseconds: u64,
     ) -> Result<Submission, Error> {
-        let words = words(out);
-        let arguments = (out, words, stride_words, value, nanoseconds);
+        let mut out = Given::of(out);
+        let words = out.words();
+        let arguments = (&mut out, words, stride_words, value, nanoseconds);
         self.produce.launch(stream, 1, THREADS_A_BLOCK, 0, arguments)
     }
 
@@ -221,16 +228,17 @@ impl Kernels {
     pub fn consume(
         &self,
         stream: &Stream,
-        out: &mut impl DeviceSlice<u32>,
+        out: &mut impl DeviceSliceMut<u32>,
         input: Stamped<'_, impl DeviceSlice<u32>>,
-        mismatches: &mut impl DeviceSlice<u64>,
+        mismatches: &mut impl DeviceSliceMut<u64>,
         nanoseconds: u64,
     ) -> Result<Submission, Error> {
-        mismatches.span().part(0, COUNTER_BYTES)?;
         let Stamped { memory, stride_words, value } = input;
-        let (out_words, words) = (words(out), words(memory));
+        let (mut out, memory) = (Given::of(out), Given::of(memory));
+        let mut counter = Given::counter(mismatches)?;
+        let (outs, words) = (out.words(), memory.words());
         let arguments =
-            (out, out_words, memory, words, stride_words, value, mismatches, nanoseconds);
+            (&mut out, outs, &memory, words, stride_words, value, &mut counter, nanoseconds);
         self.consume.launch(stream, 1, THREADS_A_BLOCK, 0, arguments)
     }
 }
@@ -246,10 +254,34 @@ pub struct Stamped<'a, M> {
     pub value: u32,
 }
 
-/// The whole words of a range.
-fn words(memory: &impl DeviceBytes) -> u64 {
-    memory.span().bytes / WORD_BYTES
+/// Memory as it was found when it was asked for, so that a kernel gets the pointer that its counts
+/// were taken from.
+struct Given<'memory>(DevicePart<'memory>);
+
+impl<'memory> Given<'memory> {
+    fn of(memory: &'memory impl DeviceBytes) -> Self {
+        Self(memory.whole())
+    }
+
+    /// One counter of it.
+    fn counter(memory: &'memory impl DeviceBytes) -> Result<Self, Error> {
+        memory.whole().part(0, COUNTER_BYTES).map(Self)
+    }
+
+    /// How many whole words it has.
+    fn words(&self) -> u64 {
+        self.0.span().bytes / WORD_BYTES
+    }
 }
+
+impl DeviceBytes for Given<'_> {
+    fn whole(&self) -> DevicePart<'_> {
+        self.0
+    }
+}
+
+impl<T> DeviceSlice<T> for Given<'_> {}
+impl<T> DeviceSliceMut<T> for Given<'_> {}
 
 /// Launches with about one thread for each of `places`.
 fn launch<S: Signature, A: Arguments<S>>(

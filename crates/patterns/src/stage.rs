@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use wellspring::kernels::launch::Stamped;
-use wellspring::launch::DeviceSlice;
+use wellspring::launch::{DeviceSlice, DeviceSliceMut};
 use wellspring::streams::Gates;
-use wellspring::{DeviceBuffer, DeviceBytes, Event, Kernels, Runtime, Stream};
+use wellspring::{DeviceBuffer, Event, Kernels, Runtime, Stream};
 
 use crate::outcome::Outcome;
 use crate::plan::{GateSteps, Plan, Step};
 use crate::strategy::{KEPT_BUFFERS, Strategy};
+use crate::uncounted::uncounted;
 
 /// How many words of a buffer are stamped, but for the last one.
 const STAMPS: usize = 16;
@@ -241,7 +242,7 @@ impl Stage {
         let Some(&step) = self.plan.steps.get(index) else { return Ok(()) };
         self.value = self.value.wrapping_add(1);
         if let Some(buffer) = self.prepared.get(index) {
-            return self.work(&mut buffer.span(), &step);
+            return self.work(&mut uncounted(buffer), &step);
         }
         let words = words_of(step.bytes)?;
         let mut buffer = DeviceBuffer::<u32>::new(&self.runtime, &self.producer, words)?;
@@ -249,13 +250,13 @@ impl Stage {
         if self.strategy.counts_uses() {
             self.work(&mut buffer, &step)?;
         } else {
-            self.work(&mut buffer.span(), &step)?;
+            self.work(&mut uncounted(&buffer), &step)?;
         }
         self.release(buffer, &step, kept)
     }
 
     /// Queues what a step does with its buffer.
-    fn work(&self, memory: &mut impl DeviceSlice<u32>, step: &Step) -> Result<(), Error> {
+    fn work(&self, memory: &mut impl DeviceSliceMut<u32>, step: &Step) -> Result<(), Error> {
         let stride = stride_words(step.bytes);
         let nanoseconds = step.produce_nanoseconds;
         let producer = &self.producer;
@@ -274,7 +275,7 @@ impl Stage {
         input: Stamped<'_, impl DeviceSlice<u32>>,
         step: &Step,
     ) -> Result<(), Error> {
-        let mut counter = self.mismatches.span();
+        let mut counter = uncounted(&self.mismatches);
         let User { stream: consumer, scratch, nanoseconds } = *user;
         let makes_output = self.plan.makes_outputs && self.prepared.is_empty();
         if makes_output {
@@ -282,7 +283,7 @@ impl Stage {
             let mut output = DeviceBuffer::<u32>::new(&self.runtime, consumer, words)?;
             self.kernels.consume(consumer, &mut output, input, &mut counter, nanoseconds)?;
         } else {
-            let mut output = scratch.span();
+            let mut output = uncounted(scratch);
             self.kernels.consume(consumer, &mut output, input, &mut counter, nanoseconds)?;
         }
         Ok(())

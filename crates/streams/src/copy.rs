@@ -1,22 +1,20 @@
 //! Copies and fills on a stream.
+//!
+//! A copy from or to host memory is never captured: no graph can hold that, and it would use it at
+//! every replay.
 
 use std::ops::Range;
 
 use crate::error::Error;
 use crate::memory::{PinnedMemory, check_part};
-use crate::observe::{Accessed, Operation, Told};
+use crate::observe::Operation;
 use crate::stream::Stream;
 use crate::submission::Submission;
-use crate::uses::{Access, DeviceBytes, DeviceSpan, submit_with};
+use crate::uses::{Access, DeviceBytes, WhenCaptured, submit_with};
 
 /// A host length as the device counts it.
 fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// A part of memory as an observer is told of it.
-fn accessed(part: DeviceSpan, access: Access) -> Accessed {
-    Accessed { address: part.address, bytes: part.bytes, access }
 }
 
 /// A part of pinned memory, checked, as (offset, bytes).
@@ -40,12 +38,12 @@ impl Stream {
         offset: u64,
         source: &[u8],
     ) -> Result<Submission, Error> {
-        self.refuse_capture()?;
-        let part = destination.span().part(offset, length(source.len()))?;
-        let uses = [(destination as &dyn DeviceBytes, Access::Write)];
-        let parts = [accessed(part, Access::Write)];
-        let told = Told::parts(Operation::CopyToDevice, &parts);
-        let copy = submit_with(self, &uses, told, |raw| raw.copy_to_device(part.address, source))?;
+        let part = destination.whole().part(offset, length(source.len()))?;
+        let uses = [(part, Access::Write)];
+        let copy =
+            submit_with(self, Operation::CopyToDevice, &uses, WhenCaptured::Refused, |raw| {
+                raw.copy_to_device(part.span().address, source)
+            })?;
         self.finish_with_host(copy)
     }
 
@@ -60,13 +58,11 @@ impl Stream {
         source: &impl DeviceBytes,
         offset: u64,
     ) -> Result<Submission, Error> {
-        self.refuse_capture()?;
-        let part = source.span().part(offset, length(destination.len()))?;
-        let uses = [(source as &dyn DeviceBytes, Access::Read)];
-        let parts = [accessed(part, Access::Read)];
-        let told = Told::parts(Operation::CopyToHost, &parts);
-        let copy =
-            submit_with(self, &uses, told, |raw| raw.copy_to_host(destination, part.address))?;
+        let part = source.whole().part(offset, length(destination.len()))?;
+        let uses = [(part, Access::Read)];
+        let copy = submit_with(self, Operation::CopyToHost, &uses, WhenCaptured::Refused, |raw| {
+            raw.copy_to_host(destination, part.span().address)
+        })?;
         self.finish_with_host(copy)
     }
 
@@ -83,15 +79,13 @@ impl Stream {
         source: &PinnedMemory,
         part: Range<usize>,
     ) -> Result<Submission, Error> {
-        self.refuse_capture()?;
         let (start, bytes) = pinned_part(source, &part)?;
-        let to = destination.span().part(offset, length(bytes))?;
-        let uses = [(destination as &dyn DeviceBytes, Access::Write)];
-        let parts = [accessed(to, Access::Write)];
-        let told = Told::parts(Operation::CopyToDevice, &parts);
-        let copy = submit_with(self, &uses, told, |raw| {
-            raw.copy_from_pinned(to.address, source.driver(), start, bytes)
-        })?;
+        let to = destination.whole().part(offset, length(bytes))?;
+        let uses = [(to, Access::Write)];
+        let copy =
+            submit_with(self, Operation::CopyToDevice, &uses, WhenCaptured::Refused, |raw| {
+                raw.copy_from_pinned(to.span().address, source.driver(), start, bytes)
+            })?;
         source.read_by(&copy);
         Ok(copy)
     }
@@ -109,14 +103,11 @@ impl Stream {
         source: &impl DeviceBytes,
         offset: u64,
     ) -> Result<Submission, Error> {
-        self.refuse_capture()?;
         let (start, bytes) = pinned_part(destination, &part)?;
-        let from = source.span().part(offset, length(bytes))?;
-        let uses = [(source as &dyn DeviceBytes, Access::Read)];
-        let parts = [accessed(from, Access::Read)];
-        let told = Told::parts(Operation::CopyToHost, &parts);
-        let copy = submit_with(self, &uses, told, |raw| {
-            raw.copy_into_pinned(destination.driver(), start, from.address, bytes)
+        let from = source.whole().part(offset, length(bytes))?;
+        let uses = [(from, Access::Read)];
+        let copy = submit_with(self, Operation::CopyToHost, &uses, WhenCaptured::Refused, |raw| {
+            raw.copy_into_pinned(destination.driver(), start, from.span().address, bytes)
         })?;
         destination.written_by(&copy);
         Ok(copy)
@@ -135,15 +126,12 @@ impl Stream {
         source_offset: u64,
         bytes: u64,
     ) -> Result<Submission, Error> {
-        let to = destination.span().part(destination_offset, bytes)?;
-        let from = source.span().part(source_offset, bytes)?;
-        let uses = [
-            (destination as &dyn DeviceBytes, Access::Write),
-            (source as &dyn DeviceBytes, Access::Read),
-        ];
-        let parts = [accessed(to, Access::Write), accessed(from, Access::Read)];
-        let told = Told::parts(Operation::CopyOnDevice, &parts);
-        submit_with(self, &uses, told, |raw| raw.copy_on_device(to.address, from.address, bytes))
+        let to = destination.whole().part(destination_offset, bytes)?;
+        let from = source.whole().part(source_offset, bytes)?;
+        let uses = [(to, Access::Write), (from, Access::Read)];
+        submit_with(self, Operation::CopyOnDevice, &uses, WhenCaptured::Held, |raw| {
+            raw.copy_on_device(to.span().address, from.span().address, bytes)
+        })
     }
 
     /// Queues a fill of `bytes` bytes, `offset` bytes in, with `value`.
@@ -158,11 +146,11 @@ impl Stream {
         bytes: u64,
         value: u8,
     ) -> Result<Submission, Error> {
-        let part = memory.span().part(offset, bytes)?;
-        let uses = [(memory as &dyn DeviceBytes, Access::Write)];
-        let parts = [accessed(part, Access::Write)];
-        let told = Told::parts(Operation::Fill, &parts);
-        submit_with(self, &uses, told, |raw| raw.fill_bytes(part.address, value, bytes))
+        let part = memory.whole().part(offset, bytes)?;
+        let uses = [(part, Access::Write)];
+        submit_with(self, Operation::Fill, &uses, WhenCaptured::Held, |raw| {
+            raw.fill_bytes(part.span().address, value, bytes)
+        })
     }
 
     /// Queues a fill of `words` words of 32 bits, `offset` bytes in, with `value`.
@@ -177,17 +165,11 @@ impl Stream {
         words: u64,
         value: u32,
     ) -> Result<Submission, Error> {
-        let part = memory.span().part(offset, words.saturating_mul(4))?;
-        let uses = [(memory as &dyn DeviceBytes, Access::Write)];
-        let parts = [accessed(part, Access::Write)];
-        let told = Told::parts(Operation::Fill, &parts);
-        submit_with(self, &uses, told, |raw| raw.fill_words(part.address, value, words))
-    }
-
-    /// Host memory cannot be held by a graph, which would use it at every replay.
-    fn refuse_capture(&self) -> Result<(), Error> {
-        let core = self.order().core();
-        if core.is_capturing() { Err(core.capturing()) } else { Ok(()) }
+        let part = memory.whole().part(offset, words.saturating_mul(4))?;
+        let uses = [(part, Access::Write)];
+        submit_with(self, Operation::Fill, &uses, WhenCaptured::Held, |raw| {
+            raw.fill_words(part.span().address, value, words)
+        })
     }
 
     /// Waits for a copy whose host side is only lent to us.
@@ -196,8 +178,10 @@ impl Stream {
         match copy.wait() {
             Ok(()) => Ok(copy),
             // The copy may still be under way, so its host side may not be given back: the stream
-            // itself is waited for, and a context that failed runs nothing any more.
-            Err(error) => self.synchronize().and(Err(error)),
+            // or its context is waited for, and a context that failed runs nothing any more.
+            Err(error) => {
+                self.synchronize().or_else(|_| self.context().synchronize()).and(Err(error))
+            }
         }
     }
 }

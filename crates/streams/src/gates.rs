@@ -1,20 +1,15 @@
 //! Gates: streams that are held on the device until the host opens them.
 
-use std::any::Any;
-
 use crate::context::Context;
-use crate::driver::DriverHostMemory;
+use crate::driver::{DriverHostMemory, WordOnDevice};
 use crate::error::Error;
-use crate::launch::{DeviceSlice, Kernel, Reads};
+use crate::launch::{Kernel, Reads};
 use crate::memory::check_part;
 use crate::order::Point;
 use crate::stream::Stream;
 use crate::stream_order::StreamOrder;
 use crate::submission::Submission;
 use crate::sync::{Mutex, Ordering, lock};
-use crate::uses::{Access, DeviceBytes, DeviceSpan, UseTicket, Used};
-
-const WORD_BYTES: u64 = 4;
 
 /// A row of gates. Closing one on a stream holds what is queued there afterwards until the host
 /// opens it; many streams may wait at one gate, and it stays open once it is.
@@ -30,12 +25,6 @@ pub struct Gates {
     count: usize,
     /// How far each stream must come before the words may go.
     closed: Mutex<Vec<(StreamOrder, Point)>>,
-}
-
-/// One gate's word, as memory that a kernel reads.
-struct Word<'a> {
-    gates: &'a Gates,
-    address: u64,
 }
 
 impl Gates {
@@ -74,18 +63,13 @@ impl Gates {
         let index = u64::try_from(gate).unwrap_or(u64::MAX);
         let length = u64::try_from(self.count).unwrap_or(u64::MAX);
         check_part(index, 1, length)?;
-        let start = self.memory().start().addr();
-        let start = u64::try_from(start).expect("an address of the host is one of the device");
         let core = stream.order().core();
-        if core.is_capturing() {
-            // A replay would outlive the words.
-            return Err(core.capturing());
-        }
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
         let entered = core.enter()?;
         core.gate_next(&entered);
-        let word = Word { gates: self, address: start + index * WORD_BYTES };
-        let launched = self.kernel.launch(stream, 1, 1, 0, (&word,))?;
+        let used = |stream: &Stream, point| keep_last(&self.closed, stream.order(), point);
+        let word = WordOnDevice::new(self.memory(), gate, &used).expect("the gate is one of these");
+        let launched = self.kernel.launch_eagerly(stream, 1, 1, 0, (&word,))?;
         core.slot().gate(launched.point().mark);
         Ok(launched)
     }
@@ -107,6 +91,18 @@ impl Gates {
     }
 }
 
+/// One entry a stream is enough: the last point covers the earlier ones, whatever the order in
+/// which threads come here.
+fn keep_last(closed: &Mutex<Vec<(StreamOrder, Point)>>, order: &StreamOrder, point: Point) {
+    let mut closed = lock(closed);
+    let known = closed.iter_mut().find(|(known, _)| known.id() == order.id());
+    match known {
+        Some((_, last)) if last.mark < point.mark => *last = point,
+        Some(_) => {}
+        None => closed.push((order.clone(), point)),
+    }
+}
+
 impl Drop for Gates {
     fn drop(&mut self) {
         self.open_all();
@@ -119,27 +115,3 @@ impl Drop for Gates {
         }
     }
 }
-
-impl DeviceBytes for Word<'_> {
-    fn span(&self) -> DeviceSpan {
-        DeviceSpan { address: self.address, bytes: WORD_BYTES }
-    }
-
-    fn begin_use(&self, _: &Stream, _: Access) -> Result<UseTicket, Error> {
-        Ok(UseTicket::default())
-    }
-
-    fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
-        let Used::Until(point) = used else { return };
-        let mut closed = lock(&self.gates.closed);
-        closed.retain(|(_, earlier)| earlier.stream != point.stream);
-        closed.push((stream.order().clone(), point));
-    }
-
-    /// No graph gets here: a capturing stream is refused.
-    fn hold(&self) -> Box<dyn Any + Send> {
-        Box::new(())
-    }
-}
-
-impl DeviceSlice<u32> for Word<'_> {}

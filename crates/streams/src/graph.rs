@@ -70,11 +70,12 @@ impl Drop for Holds {
 /// # let machine = cuda_sim::Machine::builder().build();
 /// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
 /// use streams::memory::DeviceMemory;
-/// use streams::{CaptureMode, DeviceSpan, StreamOptions};
+/// use streams::{CaptureMode, RawSpan, StreamOptions};
 ///
 /// let stream = context.create_stream(StreamOptions::default())?;
 /// let memory = DeviceMemory::allocate(&context, 64)?;
-/// let span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// // SAFETY: the memory outlives what is queued here.
+/// let span = unsafe { RawSpan::from_raw(memory.address(), 64) };
 /// let capture = stream.begin_capture(CaptureMode::ThreadLocal)?;
 /// stream.fill_bytes(&span, 0, 64, 1)?;
 /// let graph = capture.end()?.instantiate()?;
@@ -230,7 +231,7 @@ impl GraphExec {
     pub fn launch(&self, stream: &Stream) -> Result<Submission, Error> {
         let raw = self.raw.as_ref().expect("the graph leaves only when it is dropped");
         let holds = Arc::clone(&self.holds);
-        let hold = move || vec![Box::new(holds) as Hold];
+        let hold = move || Some(vec![Box::new(holds) as Hold]);
         let told = Told::of(Operation::Graph { capture: self.holds.capture });
         let replay = stream.order().core().submit(told, hold, |on| raw.launch(on))?;
         if !replay.is_captured() {

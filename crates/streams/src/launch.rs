@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 use crate::context::Context;
 use crate::driver::{DriverFunction, DriverModule, ParameterValue, Shape};
 use crate::error::Error;
-use crate::observe::{Operation, Told};
+use crate::observe::Operation;
 use crate::stream::Stream;
 use crate::submission::Submission;
 use crate::sync::Arc;
-use crate::uses::{Access, DeviceBytes, DeviceSpan, Use, submit_with};
+use crate::uses::{Access, DeviceBytes, Use, WhenCaptured, submit_with};
 
 /// A loaded module of PTX. Clones are the same module; it stays loaded while a kernel of it lives.
 /// `Send`, `Sync`.
@@ -64,7 +64,7 @@ impl Module {
 /// use cuda_sim::{KernelBody, KernelCall};
 /// use streams::launch::Writes;
 /// use streams::memory::DeviceMemory;
-/// use streams::{DeviceSpan, Kernel, Module, StreamOptions};
+/// use streams::{Kernel, Module, RawSpan, StreamOptions};
 ///
 /// const PTX: &str = "
 ///     .version 7.0
@@ -86,7 +86,8 @@ impl Module {
 ///
 /// let stream = context.create_stream(StreamOptions::default())?;
 /// let memory = DeviceMemory::allocate(&context, 64)?;
-/// let mut span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// // SAFETY: the memory outlives what is queued here.
+/// let mut span = unsafe { RawSpan::from_raw(memory.address(), 64) };
 /// fill.launch(&stream, 1, 16, 0, (&mut span, 16_u64, 7_u32))?;
 /// let mut words = [0; 64];
 /// stream.copy_to_host(&mut words, &span, 0)?;
@@ -144,17 +145,45 @@ impl<S: Signature> Kernel<S> {
         shared_bytes: u32,
         arguments: A,
     ) -> Result<Submission, Error> {
+        let (grid, block) = (grid.into(), block.into());
+        let shape = Shape { grid: grid.0, block: block.0, shared_bytes };
+        self.queue(stream, shape, &arguments, WhenCaptured::Held)
+    }
+
+    /// The same, but refused on a stream that captures.
+    #[track_caller]
+    pub(crate) fn launch_eagerly<A: Arguments<S>>(
+        &self,
+        stream: &Stream,
+        grid: impl Into<Dimensions>,
+        block: impl Into<Dimensions>,
+        shared_bytes: u32,
+        arguments: A,
+    ) -> Result<Submission, Error> {
+        let (grid, block) = (grid.into(), block.into());
+        let shape = Shape { grid: grid.0, block: block.0, shared_bytes };
+        self.queue(stream, shape, &arguments, WhenCaptured::Refused)
+    }
+
+    #[track_caller]
+    fn queue<A: Arguments<S>>(
+        &self,
+        stream: &Stream,
+        shape: Shape,
+        arguments: &A,
+        captured: WhenCaptured,
+    ) -> Result<Submission, Error> {
         let (expected, found) = (self.inner.context.id(), stream.context().id());
         if expected != found {
             return Err(Error::OtherContext { expected, found });
         }
-        let shape = Shape { grid: grid.into().0, block: block.into().0, shared_bytes };
         let mut given = Given { values: SmallVec::new(), uses: SmallVec::new() };
         arguments.give(&mut given);
         let Given { mut values, uses } = given;
         let operation = Operation::Launch { kernel: &self.inner.name };
-        let told = Told::whole(operation, &uses);
-        submit_with(stream, &uses, told, |raw| self.inner.raw.launch(raw, shape, &mut values))
+        submit_with(stream, operation, &uses, captured, |raw| {
+            self.inner.raw.launch(raw, shape, &mut values)
+        })
     }
 
     /// The kernel's name.
@@ -225,11 +254,11 @@ impl fmt::Debug for Given<'_> {
     }
 }
 
-/// Memory that holds `T`s, so that it can be given for a pointer to `T`.
+/// Memory that holds `T`s, so that it can be given for a pointer to `T` that is read.
 pub trait DeviceSlice<T>: DeviceBytes {}
 
-/// A bare span is taken for whatever the kernel was declared with.
-impl<T> DeviceSlice<T> for DeviceSpan {}
+/// Memory that holds `T`s and may be written, so that it can be given for any pointer to `T`.
+pub trait DeviceSliceMut<T>: DeviceSlice<T> {}
 
 mod sealed {
     /// Only this crate says what can be a parameter.
@@ -237,16 +266,16 @@ mod sealed {
 }
 
 macro_rules! pointers {
-    ($($pointer:ident $access:ident $reference:ty),*) => {$(
+    ($($pointer:ident $access:ident $slice:ident $reference:ty),*) => {$(
         impl<T> sealed::Sealed for $pointer<T> {}
 
         impl<T> Parameter for $pointer<T> {
             const BYTES: usize = 8;
         }
 
-        impl<T, B: DeviceSlice<T>> Argument<$pointer<T>> for $reference {
+        impl<T, B: $slice<T>> Argument<$pointer<T>> for $reference {
             fn give<'a>(&'a self, given: &mut Given<'a>) {
-                let memory: &'a B = self;
+                let memory = (**self).whole();
                 given.values.push(ParameterValue::new(memory.span().address.to_ne_bytes()));
                 given.uses.push((memory, Access::$access));
             }
@@ -292,7 +321,11 @@ macro_rules! signatures {
     )*};
 }
 
-pointers! { Reads Read &B, Writes Write &mut B, ReadsWrites ReadWrite &mut B }
+pointers! {
+    Reads Read DeviceSlice &B,
+    Writes Write DeviceSliceMut &mut B,
+    ReadsWrites ReadWrite DeviceSliceMut &mut B
+}
 numbers! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
 signatures! {
     (P0 A0)

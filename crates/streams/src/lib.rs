@@ -11,7 +11,7 @@
 //! ```
 //! use cuda_sim::{Machine, Schedule};
 //! use streams::memory::DeviceMemory;
-//! use streams::{DeviceSpan, Driver, StreamOptions};
+//! use streams::{Driver, RawSpan, StreamOptions};
 //!
 //! # fn main() -> Result<(), streams::Error> {
 //! let machine = Machine::builder().schedule(Schedule::Lazy).build();
@@ -21,7 +21,8 @@
 //! let consumer = context.create_stream(StreamOptions::default())?;
 //!
 //! let memory = DeviceMemory::allocate(&context, 4096)?;
-//! let span = DeviceSpan { address: memory.address(), bytes: memory.bytes() };
+//! // SAFETY: the memory outlives what is queued here.
+//! let span = unsafe { RawSpan::from_raw(memory.address(), memory.bytes()) };
 //! let filled = producer.fill_bytes(&span, 0, 4096, 7)?;
 //!
 //! assert!(!consumer.order().knows(filled.point()));
@@ -39,8 +40,8 @@
 //! makes us more careful, never wrong. No driver call is made inside a host function, on a context
 //! that has failed, or on a destroyed object. No lock is held across a driver call. Destructors do
 //! not panic, and only [`memory::PinnedMemory`]'s may block. Memory that an operation uses is alive
-//! and may be used: an owner sees to it by [`DeviceBytes`], and for a [`DeviceSpan`], made of an
-//! address, the caller promises it.
+//! and may be used: an owner sees to it as a [`DeviceOwner`], and for a [`RawSpan`], made of
+//! an address, its maker promises it.
 
 #![deny(unsafe_code)]
 
@@ -79,7 +80,7 @@ mod watch;
 pub use context::Context;
 pub use current::CurrentStream;
 pub use device::{Device, Driver};
-pub use driver::{BorrowPromises, ParameterValue, in_host_function};
+pub use driver::{BorrowPromises, DeviceOwner, ParameterValue, RawSpan, in_host_function};
 pub use error::{Code, DriverError, Error};
 pub use event::Event;
 pub use fence::Fence;
@@ -92,4 +93,4 @@ pub use stream::{PerThreadStream, Stream, StreamOptions};
 pub use stream_order::StreamOrder;
 pub use stream_pool::StreamPool;
 pub use submission::Submission;
-pub use uses::{Access, DeviceBytes, DeviceSpan, UseTicket, Used};
+pub use uses::{Access, DeviceBytes, DevicePart, DeviceSpan, UseTicket, Used};

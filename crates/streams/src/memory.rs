@@ -249,11 +249,12 @@ fn covers_whole(mappings: &BTreeMap<u64, u64>, offset: u64, bytes: u64) -> bool 
 /// # let machine = cuda_sim::Machine::builder().build();
 /// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
 /// use streams::memory::{DeviceMemory, PinnedMemory};
-/// use streams::{DeviceSpan, StreamOptions};
+/// use streams::{RawSpan, StreamOptions};
 ///
 /// let stream = context.create_stream(StreamOptions::default())?;
 /// let memory = DeviceMemory::allocate(&context, 64)?;
-/// let span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// // SAFETY: the memory outlives what is queued here.
+/// let span = unsafe { RawSpan::from_raw(memory.address(), 64) };
 /// let mut pinned = PinnedMemory::allocate(&context, 64)?;
 /// pinned.as_mut_slice()?.fill(7);
 /// stream.copy_from_pinned(&span, 0, &pinned, 0..32)?;
@@ -323,11 +324,16 @@ impl PinnedMemory {
     }
 }
 
-/// One entry a stream is enough: the last one covers the earlier ones.
+/// One entry a stream is enough: the last one covers the earlier ones, whatever the order in which
+/// threads come here.
 fn keep_last(uses: &Mutex<Vec<Submission>>, submission: &Submission) {
     let mut uses = lock(uses);
-    uses.retain(|earlier| earlier.order().slot() != submission.order().slot());
-    uses.push(submission.clone());
+    let same = |earlier: &&mut Submission| earlier.order().id() == submission.order().id();
+    match uses.iter_mut().find(same) {
+        Some(last) if last.point().mark < submission.point().mark => *last = submission.clone(),
+        Some(_) => {}
+        None => uses.push(submission.clone()),
+    }
 }
 
 fn wait_all(uses: &Mutex<Vec<Submission>>) -> Result<(), Error> {

@@ -341,33 +341,16 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// What an operation touches, as far as it is known without making a list.
-#[derive(Clone, Copy)]
-pub(crate) enum Touched<'a> {
-    /// Exactly these parts.
-    Parts(&'a [Accessed]),
-    /// All of each memory.
-    Whole(&'a [Use<'a>]),
-}
-
 /// An operation as it is told, if anybody watches.
 #[derive(Clone, Copy)]
 pub(crate) struct Told<'a> {
     pub(crate) operation: Operation<'a>,
-    pub(crate) touched: Touched<'a>,
+    pub(crate) uses: &'a [Use<'a>],
 }
 
 impl<'a> Told<'a> {
     /// An operation that touches no memory of the device by itself.
     pub(crate) fn of(operation: Operation<'a>) -> Self {
-        Self { operation, touched: Touched::Parts(&[]) }
-    }
-
-    pub(crate) fn parts(operation: Operation<'a>, parts: &'a [Accessed]) -> Self {
-        Self { operation, touched: Touched::Parts(parts) }
-    }
-
-    pub(crate) fn whole(operation: Operation<'a>, uses: &'a [Use<'a>]) -> Self {
-        Self { operation, touched: Touched::Whole(uses) }
+        Self { operation, uses: &[] }
     }
 }

@@ -210,18 +210,17 @@ impl Stream {
         function: impl FnOnce() + Send + 'static,
     ) -> Result<Submission, Error> {
         let core = self.order.core();
-        if core.is_capturing() {
-            // A replay would run it again, and it runs once.
-            return Err(core.capturing());
-        }
         let entered = core.enter()?;
         let function = HostFunction::new(Box::new(function));
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
         core.gate_next(&entered);
         let launched = core
-            .submit(Told::of(Operation::HostFunction), Vec::new, |raw| {
-                raw.launch_host_function(&function)
-            })
+            // A replay would run it again, and it runs once.
+            .submit(
+                Told::of(Operation::HostFunction),
+                || None,
+                |raw| raw.launch_host_function(&function),
+            )
             .inspect_err(|_| function.cancel())?;
         core.slot().gate(launched.point().mark);
         core.keep_host_function(function);

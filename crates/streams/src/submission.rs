@@ -20,11 +20,12 @@ use crate::sync::{Arc, OnceLock, Weak};
 /// # let machine = cuda_sim::Machine::builder().build();
 /// # let context = streams::Driver::from_table(machine.table())?.device(0)?.primary_context()?;
 /// use streams::memory::DeviceMemory;
-/// use streams::{DeviceSpan, StreamOptions};
+/// use streams::{RawSpan, StreamOptions};
 ///
 /// let stream = context.create_stream(StreamOptions::default())?;
 /// let memory = DeviceMemory::allocate(&context, 64)?;
-/// let span = DeviceSpan { address: memory.address(), bytes: 64 };
+/// // SAFETY: the memory outlives what is queued here.
+/// let span = unsafe { RawSpan::from_raw(memory.address(), 64) };
 /// let filled = stream.fill_bytes(&span, 0, 64, 1)?;
 /// filled.wait()?;
 /// assert!(filled.query()?);

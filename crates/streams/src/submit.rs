@@ -18,19 +18,20 @@ use crate::sync::{Arc, lock};
 use crate::watch::Turn;
 
 impl StreamCore {
-    /// Queues work; on a capturing stream, gives the capture what `hold` gives (C3).
+    /// Queues work; on a capturing stream, gives the capture what `hold` gives (C3), or is refused
+    /// where that is nothing that a graph could hold. The stream cannot begin to capture meanwhile.
     #[track_caller]
     pub(crate) fn submit(
         self: &Arc<Self>,
         told: Told<'_>,
-        hold: impl FnOnce() -> Vec<Box<dyn Any + Send>>,
+        hold: impl FnOnce() -> Option<Vec<Box<dyn Any + Send>>>,
         call: impl FnOnce(&DriverStream) -> Result<(), Error>,
     ) -> Result<Submission, Error> {
         let place = Location::caller();
         let entered = self.enter()?;
         let adding = self.add(&entered)?;
         if let Some(capture) = adding.capture() {
-            capture.hold(hold());
+            capture.hold(hold().ok_or_else(|| self.capturing())?);
             let turn = self.turn();
             call(entered.raw())?;
             if let Some(turn) = turn {

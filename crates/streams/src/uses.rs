@@ -4,34 +4,23 @@
 //! exactly until when. If the second call never comes, the first still protects the memory: it
 //! leaks time, not soundness.
 
-use std::any::Any;
+use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::driver::DriverStream;
+use crate::driver::{DeviceOwner, DriverStream};
 use crate::error::Error;
 use crate::memory::check_part;
-use crate::observe::Told;
+use crate::observe::{Operation, Told};
 use crate::order::Point;
 use crate::stream::Stream;
 use crate::submission::Submission;
 
-/// A part of the device's address space.
+/// A part of the device's address space: two numbers, which anybody can write down.
 ///
-/// It is two numbers, which anybody can write down, and it owns nothing. But the copies, fills and
-/// launches that take one are safe functions, and the device reads and writes where it says. So
-/// whoever makes a span of an address and gives it to one of them, or to anything that gives it on,
-/// promises for it what a [`DeviceBytes`] of its own would keep:
-///
-/// - every byte of it is device memory that is mapped, on the device of the stream or reachable
-///   from there;
-/// - it stays so until what was queued with it is complete, and for a captured operation until no
-///   graph that holds it can run any more: nobody frees, unmaps or hands out the memory before;
-/// - whoever owns the memory lets it be used so: nothing that is read there is written at the same
-///   time by work that is not ordered with this, nor the other way round;
-/// - what a kernel or a copy reads there as a type is a value of that type.
-///
-/// Nothing here checks any of it, and the type does not say that it is a promise.
+/// It owns nothing, and nothing can be done with it. What operations take are the [`DeviceBytes`]
+/// of an owner; [`RawSpan::from_raw`](crate::RawSpan::from_raw) is where a number becomes memory,
+/// and says what that promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceSpan {
     /// Where it begins.
@@ -67,7 +56,7 @@ pub enum Access {
 pub enum Used {
     /// Until this point is complete.
     Until(Point),
-    /// Whenever a graph runs, which holds what [`DeviceBytes::hold`] gave.
+    /// Whenever a graph runs, which holds what [`DeviceOwner::hold`] gave.
     ByGraph,
     /// Not at all: the operation was refused.
     Never,
@@ -77,100 +66,117 @@ pub enum Used {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UseTicket(pub u64);
 
-/// Device memory that copies, fills and launches can use.
+/// Some of the memory of an owner, for as long as that is borrowed; the owner is told of every use
+/// of it.
 ///
-/// An implementation's span is its own: it is alive, on the device of the streams it is used on,
-/// and stays so until every use it was told of is over.
-pub trait DeviceBytes {
-    /// Where the memory is.
-    fn span(&self) -> DeviceSpan;
-
-    /// Something on `stream` is about to use the memory; from now on, and until
-    /// [`DeviceBytes::end_use`] says more, whatever is queued on `stream` may use it.
-    ///
-    /// # Errors
-    /// The memory may not be used there. Nothing is submitted then.
-    fn begin_use(&self, stream: &Stream, access: Access) -> Result<UseTicket, Error>;
-
-    /// The use that `ticket` was given for is `used`.
-    fn end_use(&self, stream: &Stream, ticket: UseTicket, used: Used);
-
-    /// Keeps the memory alive, for a graph that uses it.
-    fn hold(&self) -> Box<dyn Any + Send>;
+/// Untyped, as operations see it. Two parts may overlap: the order of reads and writes on the
+/// device is the program's, and no safety rests on it.
+#[derive(Clone, Copy)]
+pub struct DevicePart<'owner> {
+    owner: &'owner dyn DeviceOwner,
+    span: DeviceSpan,
 }
 
-/// A span whose owner keeps it alive by other means, and counts no uses: see the promises at
-/// [`DeviceSpan`].
-impl DeviceBytes for DeviceSpan {
-    fn span(&self) -> DeviceSpan {
+impl<'owner> DevicePart<'owner> {
+    /// All memory of an owner.
+    pub fn of(owner: &'owner dyn DeviceOwner) -> Self {
+        Self { owner, span: owner.span() }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn span(self) -> DeviceSpan {
+        self.span
+    }
+
+    /// The part of it that begins `offset` bytes in.
+    ///
+    /// # Errors
+    /// It does not lie inside.
+    pub fn part(self, offset: u64, bytes: u64) -> Result<Self, Error> {
+        Ok(Self { owner: self.owner, span: self.span.part(offset, bytes)? })
+    }
+}
+
+impl fmt::Debug for DevicePart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DevicePart").field("span", &self.span).finish_non_exhaustive()
+    }
+}
+
+/// Device memory that copies, fills and launches can use: an owner's, or a part of it.
+///
+/// Safe to implement, for a type that has an owner inside. Each operation asks once and goes by
+/// that answer.
+///
+/// ```
+/// use streams::{DeviceBytes, DevicePart};
+///
+/// /// A row of something that owns memory.
+/// struct Row<'matrix, M>(&'matrix M, u64);
+///
+/// impl<M: DeviceBytes> DeviceBytes for Row<'_, M> {
+///     fn whole(&self) -> DevicePart<'_> {
+///         let matrix = self.0.whole();
+///         matrix.part(self.1 * 256, 256).unwrap_or(matrix)
+///     }
+/// }
+/// ```
+pub trait DeviceBytes {
+    /// All of the memory.
+    fn whole(&self) -> DevicePart<'_>;
+}
+
+impl DeviceBytes for DevicePart<'_> {
+    fn whole(&self) -> DevicePart<'_> {
         *self
-    }
-
-    fn begin_use(&self, _: &Stream, _: Access) -> Result<UseTicket, Error> {
-        Ok(UseTicket::default())
-    }
-
-    fn end_use(&self, _: &Stream, _: UseTicket, _: Used) {}
-
-    fn hold(&self) -> Box<dyn Any + Send> {
-        Box::new(())
     }
 }
 
 impl<B: DeviceBytes + ?Sized> DeviceBytes for &B {
-    fn span(&self) -> DeviceSpan {
-        (**self).span()
-    }
-
-    fn begin_use(&self, stream: &Stream, access: Access) -> Result<UseTicket, Error> {
-        (**self).begin_use(stream, access)
-    }
-
-    fn end_use(&self, stream: &Stream, ticket: UseTicket, used: Used) {
-        (**self).end_use(stream, ticket, used);
-    }
-
-    fn hold(&self) -> Box<dyn Any + Send> {
-        (**self).hold()
+    fn whole(&self) -> DevicePart<'_> {
+        (**self).whole()
     }
 }
 
 impl<B: DeviceBytes + ?Sized> DeviceBytes for &mut B {
-    fn span(&self) -> DeviceSpan {
-        (**self).span()
-    }
-
-    fn begin_use(&self, stream: &Stream, access: Access) -> Result<UseTicket, Error> {
-        (**self).begin_use(stream, access)
-    }
-
-    fn end_use(&self, stream: &Stream, ticket: UseTicket, used: Used) {
-        (**self).end_use(stream, ticket, used);
-    }
-
-    fn hold(&self) -> Box<dyn Any + Send> {
-        (**self).hold()
+    fn whole(&self) -> DevicePart<'_> {
+        (**self).whole()
     }
 }
 
 /// One operation's use of one memory.
-pub(crate) type Use<'a> = (&'a dyn DeviceBytes, Access);
+pub(crate) type Use<'a> = (DevicePart<'a>, Access);
+
+/// What becomes of an operation on a stream that captures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenCaptured {
+    /// It goes into the graph, which holds the memory it uses.
+    Held,
+    /// It is refused: it uses something of the host's that no graph can hold.
+    Refused,
+}
 
 /// Queues one operation that uses memory, telling each owner before and after.
 #[track_caller]
 pub(crate) fn submit_with(
     stream: &Stream,
+    operation: Operation<'_>,
     uses: &[Use<'_>],
-    told: Told<'_>,
+    captured: WhenCaptured,
     call: impl FnOnce(&DriverStream) -> Result<(), Error>,
 ) -> Result<Submission, Error> {
     let mut begun = Begun { stream, uses: SmallVec::new(), used: Used::Never };
     for &(memory, access) in uses {
-        let ticket = memory.begin_use(stream, access)?;
-        begun.uses.push((memory, ticket));
+        let ticket = memory.owner.begin_use(stream, access)?;
+        begun.uses.push((memory.owner, ticket));
     }
-    let hold = || uses.iter().map(|(memory, _)| memory.hold()).collect();
+    let hold = || {
+        let holds = || uses.iter().map(|(memory, _)| memory.owner.hold()).collect();
+        (captured == WhenCaptured::Held).then(holds)
+    };
     let mut called = false;
+    let told = Told { operation, uses };
     let submitted = stream.order().core().submit(told, hold, |raw| {
         call(raw)?;
         called = true;
@@ -189,7 +195,7 @@ pub(crate) fn submit_with(
 /// Tells every owner the end, on every way out.
 struct Begun<'a> {
     stream: &'a Stream,
-    uses: SmallVec<[(&'a dyn DeviceBytes, UseTicket); 4]>,
+    uses: SmallVec<[(&'a dyn DeviceOwner, UseTicket); 4]>,
     used: Used,
 }
 

@@ -4,10 +4,11 @@ use smallvec::SmallVec;
 
 use crate::observe::{
     Accessed, By, Happening, How, Observer, Place, Reached, RecordId, Scope, StreamKind as Kind,
-    Told, Touched, Watch, What,
+    Told, Watch, What,
 };
 use crate::stream_core::{StreamCore, StreamKind};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::uses::Use;
 
 /// What a watched stream counts.
 #[derive(Debug)]
@@ -116,20 +117,12 @@ impl Turn<'_> {
 
     /// Tells of work that was queued, or captured.
     pub(crate) fn tell_submitted(&self, place: Place, capture: Option<u64>, told: &Told<'_>) {
-        let whole: SmallVec<[Accessed; 8]>;
-        let accesses = match told.touched {
-            Touched::Parts(parts) => parts,
-            Touched::Whole(uses) => {
-                whole = uses
-                    .iter()
-                    .map(|(memory, access)| {
-                        let span = memory.span();
-                        Accessed { address: span.address, bytes: span.bytes, access: *access }
-                    })
-                    .collect();
-                &whole
-            }
+        let access = |&(memory, access): &Use<'_>| {
+            let span = memory.span();
+            Accessed { address: span.address, bytes: span.bytes, access }
         };
+        let accesses: SmallVec<[Accessed; 8]> = told.uses.iter().map(access).collect();
+        let accesses = accesses.as_slice();
         let ordinal = if capture.is_some() { self.ordinal() } else { self.count() };
         let (stream, operation) = (self.core.traits().id, told.operation);
         let what = What::Submitted { stream, ordinal, capture, operation, accesses };

@@ -18,8 +18,16 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/streams/src/driver/",
     // The shard lock: docs/design/0003-the-shard-lock.md says what it buys.
     "crates/allocator/src/lock.rs",
+    // What a block promises to whoever uses its memory.
+    "crates/allocator/src/device_bytes.rs",
     "crates/kernels/src/launch.rs",
+    // A replay's blocks are numbers, and it counts no uses but those of the trace.
+    "crates/cli/src/target/stamper.rs",
+    // Strategies that record by hand, or not at all.
+    "crates/patterns/src/uncounted.rs",
     "crates/streams/tests/",
+    // Where scenarios use memory behind the allocator's back.
+    "tests/scenarios/raw.rs",
     "tests/gpu/",
     "benches/",
 ];
@@ -29,7 +37,8 @@ const UNSAFE_CRATES: &[&str] =
     &["crates/cuda-sys/", "crates/cuda-sim/", "crates/conformance/", "crates/capi/"];
 
 /// Crates that keep their `unsafe` in one place and deny it elsewhere.
-const UNSAFE_IN_ONE_PLACE: &[&str] = &["crates/streams/", "crates/allocator/", "crates/kernels/"];
+const UNSAFE_IN_ONE_PLACE: &[&str] =
+    &["crates/streams/", "crates/allocator/", "crates/kernels/", "crates/cli/", "crates/patterns/"];
 
 /// Where locks, atomics and threads come through `crate::sync` only.
 const BEHIND_THE_SYNC_DOOR: &[&str] = &["crates/streams/src/", "crates/allocator/src/"];
@@ -60,10 +69,13 @@ fn forbid_unsafe(path: &str, words: &[Word]) -> Option<Finding> {
         return None;
     }
     let has_one_place = UNSAFE_IN_ONE_PLACE.iter().any(|folder| path.starts_with(folder));
+    let says = |level: &str| {
+        let pattern = format!("# ! [ {level} ( unsafe_code ) ]");
+        !tokens::lines_of(words, &pattern).is_empty()
+    };
     let level = if has_one_place { "deny" } else { "forbid" };
-    let pattern = format!("# ! [ {level} ( unsafe_code ) ]");
     let complaint = format!("a crate root says `#![{level}(unsafe_code)]`");
-    tokens::lines_of(words, &pattern).is_empty().then(|| Finding::failure(path, 1, complaint))
+    (!says("forbid") && !says(level)).then(|| Finding::failure(path, 1, complaint))
 }
 
 fn is_crate_root(path: &str) -> bool {

@@ -1,12 +1,11 @@
 //! Writes stamps into blocks on the device, and counts there what is not as it was written.
 
-use std::any::Any;
+#![allow(unsafe_code, reason = "the replay's blocks are numbers, and their uses are not counted")]
 
 use replay::{Placed, StampCounts};
 use trace::StreamNumber;
-use wellspring::streams::launch::DeviceSlice;
 use wellspring::streams::memory::DeviceMemory;
-use wellspring::streams::{Access, DeviceBytes, DeviceSpan, Error, UseTicket, Used};
+use wellspring::streams::{Error, RawSpan};
 use wellspring::{Context, Kernels, Stream};
 
 use super::Stamps;
@@ -40,7 +39,7 @@ impl Stamper {
         for (number, stream) in (0..).zip(streams) {
             let number = StreamNumber(number);
             let counter = stamper.counter(number);
-            let word = Placed { address: counter.0.address, bytes: WORD_BYTES };
+            let word = Placed { address: counter.span().address, bytes: WORD_BYTES };
             // Both kernels run once before any gate is closed: a driver may load a kernel at its
             // first launch, and wait for all that runs while it does.
             stamper.stamp(stream, word, 0)?;
@@ -56,7 +55,7 @@ impl Stamper {
         if placed.bytes < WORD_BYTES {
             return Ok(());
         }
-        let mut words = Range::of(placed);
+        let mut words = uncounted(placed);
         let submitted = match self.stamps {
             Stamps::Sparse => self.kernels.stamp(stream, &mut words, STRIDE_WORDS, value),
             Stamps::Full => self.kernels.fill_u32(stream, &mut words, value),
@@ -76,7 +75,7 @@ impl Stamper {
             return Ok(());
         }
         self.checked += stamped_words(self.stamps, placed.bytes / WORD_BYTES);
-        let words = Range::of(placed);
+        let words = uncounted(placed);
         let mut counter = self.counter(number);
         let submitted = match self.stamps {
             Stamps::Sparse => {
@@ -98,9 +97,9 @@ impl Stamper {
         Ok(StampCounts { checked: self.checked, wrong })
     }
 
-    fn counter(&self, stream: StreamNumber) -> Range {
+    fn counter(&self, stream: StreamNumber) -> RawSpan {
         let address = self.counters.address() + u64::from(stream.0) * COUNTER_BYTES;
-        Range(DeviceSpan { address, bytes: COUNTER_BYTES })
+        uncounted(Placed { address, bytes: COUNTER_BYTES })
     }
 }
 
@@ -116,34 +115,13 @@ fn stamped_words(stamps: Stamps, words: u64) -> u64 {
 }
 
 /// Memory that the replay keeps alive while kernels use it: a block that is not freed yet, or a
-/// counter.
-#[derive(Debug)]
-struct Range(DeviceSpan);
-
-impl Range {
-    fn of(placed: Placed) -> Self {
-        Self(DeviceSpan { address: placed.address, bytes: placed.bytes })
-    }
+/// counter. Its uses are not counted: the trace says which streams use a block, and the allocator
+/// is to hear no more than that.
+fn uncounted(placed: Placed) -> RawSpan {
+    // SAFETY: the plan stamps and checks a block between its allocation and its free, on the
+    // block's own stream; the counters go after the target has waited for its streams.
+    unsafe { RawSpan::from_raw(placed.address, placed.bytes) }
 }
-
-impl DeviceBytes for Range {
-    fn span(&self) -> DeviceSpan {
-        self.0
-    }
-
-    fn begin_use(&self, _: &Stream, _: Access) -> Result<UseTicket, Error> {
-        Ok(UseTicket::default())
-    }
-
-    fn end_use(&self, _: &Stream, _: UseTicket, _: Used) {}
-
-    fn hold(&self) -> Box<dyn Any + Send> {
-        Box::new(())
-    }
-}
-
-impl DeviceSlice<u32> for Range {}
-impl DeviceSlice<u64> for Range {}
 
 #[cfg(test)]
 mod tests {

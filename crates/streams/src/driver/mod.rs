@@ -20,6 +20,7 @@ mod host;
 mod host_words;
 mod launch;
 mod memory;
+mod owner;
 mod stream;
 mod vmm;
 
@@ -30,9 +31,11 @@ pub(crate) use event::{DriverEvent, EventKind};
 pub(crate) use graph::{DriverExec, DriverGraph};
 pub(crate) use host::HostFunction;
 pub use host::in_host_function;
+pub(crate) use host_words::WordOnDevice;
 pub use launch::ParameterValue;
 pub(crate) use launch::{DriverFunction, DriverModule, Shape};
 pub(crate) use memory::{DriverHostMemory, DriverMemory};
+pub use owner::{DeviceOwner, RawSpan};
 pub(crate) use stream::{DriverStream, Special};
 pub(crate) use vmm::{DriverPhysical, DriverRange, granularity};
 

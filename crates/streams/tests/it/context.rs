@@ -34,7 +34,8 @@ fn l27_a_synchronization_of_one_context_completes_nothing_of_another() {
     assert_ne!(here.order().slot(), there.order().slot(), "two default streams are two streams");
     let block = rig.block();
     let memory = DeviceMemory::allocate(&other, 64).unwrap();
-    let span = streams::DeviceSpan { address: memory.address(), bytes: 64 };
+    // SAFETY: everything is synchronized below, before the memory goes.
+    let span = unsafe { streams::RawSpan::from_raw(memory.address(), 64) };
     let used_here = rig.use_on(&here, &block);
     let used_there = there.fill_bytes(&span, 0, 64, 1).unwrap().point();
     rig.context.synchronize().unwrap();

@@ -43,7 +43,7 @@ fn s11_a_skipped_record_is_an_edge_that_is_not_there() {
     b.wait_stream(&a).unwrap();
     assert!(b.order().knows(used), "the engine was lied to");
     let raw = rig.machine.stream_with_id(b.id()).unwrap();
-    let edge = rig.machine.probe(block.span.address, block.span.bytes, raw);
+    let edge = rig.machine.probe(block.span.span().address, block.span.span().bytes, raw);
     assert!(edge.is_err(), "and the checker was not");
 }
 

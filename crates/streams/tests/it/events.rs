@@ -84,7 +84,7 @@ fn o4_threads_that_record_and_wait_on_one_event_are_never_over_credited() {
         let last = stream.order().position();
         let raw = rig.machine.stream_with_id(c.id()).unwrap();
         if c.order().knows(last) {
-            let edge = rig.machine.probe(block.span.address, block.span.bytes, raw);
+            let edge = rig.machine.probe(block.span.span().address, block.span.span().bytes, raw);
             assert!(edge.is_ok(), "credited with an edge that is not there");
         }
     }

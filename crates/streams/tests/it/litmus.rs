@@ -170,5 +170,5 @@ fn l28_dual_order_passes_through_a_stream_that_waited() {
     assert!(c.order().is_complete(used), "the copy came after it and is done");
     rig.assert_known(&c, used, &block, true);
     assert_eq!(host, [1; 64]);
-    assert_eq!(BYTES, block.span.bytes);
+    assert_eq!(BYTES, block.span.span().bytes);
 }

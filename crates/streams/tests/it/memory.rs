@@ -2,7 +2,7 @@
 
 use cuda_sim::{DeviceProfile, Schedule};
 use streams::memory::{AddressRange, DeviceMemory, PhysicalMemory, PinnedMemory};
-use streams::{DeviceSpan, Error};
+use streams::{Error, RawSpan};
 
 use crate::rig::Rig;
 
@@ -36,7 +36,8 @@ fn mappings_are_made_and_undone_whole() {
     assert_eq!(range.mapped_bytes(), 3 * PAGE);
     range.set_access(0, 3 * PAGE).unwrap();
     let stream = rig.stream();
-    let span = DeviceSpan { address: range.address(), bytes: 3 * PAGE };
+    // SAFETY: the copy to the host below waits for the fill, and then the range is unmapped.
+    let span = unsafe { RawSpan::from_raw(range.address(), 3 * PAGE) };
     stream.fill_bytes(&span, PAGE - 8, 16, 9).unwrap();
     let mut bytes = [0; 16];
     stream.copy_to_host(&mut bytes, &span, PAGE - 8).unwrap();

@@ -6,10 +6,10 @@ use std::cell::RefCell;
 
 use cuda_sim::{Access as Touched, FaultPlan, KernelBody, Schedule};
 use cuda_sys::CUresult;
-use streams::launch::{DeviceSlice, Reads, ReadsWrites, Writes};
+use streams::launch::{DeviceSlice, DeviceSliceMut, Reads, ReadsWrites, Writes};
 use streams::{
-    Access, CaptureMode, CurrentStream, DeviceBytes, DeviceSpan, Error, Kernel, Module, Stream,
-    StreamOptions, UseTicket, Used,
+    Access, CaptureMode, CurrentStream, DeviceBytes, DeviceOwner, DevicePart, DeviceSpan, Error,
+    Kernel, Module, Stream, StreamOptions, UseTicket, Used,
 };
 
 use crate::rig::{Block, Rig};
@@ -75,11 +75,18 @@ struct Diary {
 
 impl Diary {
     fn of(block: &Block) -> Self {
-        Self { span: block.span, entries: RefCell::default() }
+        Self { span: block.span.span(), entries: RefCell::default() }
     }
 }
 
 impl DeviceBytes for Diary {
+    fn whole(&self) -> DevicePart<'_> {
+        DevicePart::of(self)
+    }
+}
+
+// SAFETY: the block behind it goes last, and waits for everything.
+unsafe impl DeviceOwner for Diary {
     fn span(&self) -> DeviceSpan {
         self.span
     }
@@ -101,6 +108,7 @@ impl DeviceBytes for Diary {
 }
 
 impl DeviceSlice<u32> for Diary {}
+impl DeviceSliceMut<u32> for Diary {}
 
 #[test]
 fn a_declared_kernel_is_launched_safely() {

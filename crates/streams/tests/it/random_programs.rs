@@ -122,7 +122,7 @@ impl Program {
         let (block, uses) = &self.blocks[at];
         let known = uses.iter().all(|&point| stream.order().knows(point));
         let raw = self.rig.machine.stream_with_id(stream.id()).unwrap();
-        let edge = self.rig.machine.probe(block.span.address, BYTES, raw);
+        let edge = self.rig.machine.probe(block.span.span().address, BYTES, raw);
         if known {
             self.known += 1;
         } else {

@@ -2,7 +2,7 @@
 
 use cuda_sim::{DeviceProfile, Machine, Schedule};
 use streams::memory::DeviceMemory;
-use streams::{Context, DeviceSpan, Driver, Point, Stream, StreamOptions};
+use streams::{Context, DeviceSpan, Driver, Point, RawSpan, Stream, StreamOptions};
 
 /// The machine goes last: its place among the machines is taken by another one at once.
 pub(crate) struct Rig {
@@ -16,7 +16,7 @@ pub(crate) struct Block {
     context: Context,
     #[expect(dead_code, reason = "owns the memory")]
     memory: DeviceMemory,
-    pub(crate) span: DeviceSpan,
+    pub(crate) span: RawSpan,
 }
 
 impl Drop for Block {
@@ -59,7 +59,8 @@ impl Rig {
 
     pub(crate) fn block(&self) -> Block {
         let memory = DeviceMemory::allocate(&self.context, BYTES).unwrap();
-        let span = DeviceSpan { address: memory.address(), bytes: memory.bytes() };
+        // SAFETY: the block waits for everything before its memory goes.
+        let span = unsafe { RawSpan::from_raw(memory.address(), memory.bytes()) };
         Block { context: self.context.clone(), memory, span }
     }
 
@@ -78,7 +79,8 @@ impl Rig {
     pub(crate) fn assert_known(&self, stream: &Stream, point: Point, block: &Block, known: bool) {
         assert_eq!(stream.order().knows(point), known, "{point:?}");
         let raw = self.machine.stream_with_id(stream.id()).unwrap();
-        let edge = self.machine.probe(block.span.address, block.span.bytes, raw);
+        let DeviceSpan { address, bytes } = block.span.span();
+        let edge = self.machine.probe(address, bytes, raw);
         assert_eq!(edge.is_ok(), known, "the checker says otherwise: {edge:?}");
     }
 }

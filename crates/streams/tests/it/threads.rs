@@ -33,7 +33,8 @@ impl Used {
         for (block, &point) in self.blocks.iter().zip(&points) {
             if stream.order().knows(point) {
                 let raw = rig.machine.stream_with_id(stream.id()).unwrap();
-                let edge = rig.machine.probe(block.span.address, block.span.bytes, raw);
+                let edge =
+                    rig.machine.probe(block.span.span().address, block.span.span().bytes, raw);
                 assert!(edge.is_ok(), "{point:?} is said to be known: {edge:?}");
                 known += 1;
             }
@@ -245,7 +246,7 @@ fn o6_work_that_races_with_retiring_is_covered_by_the_last_fence_or_refused() {
             Ok(submission) => {
                 assert!(a.order().is_complete(submission.point()), "seed {seed}");
                 let raw = rig.machine.stream_with_id(z.id()).unwrap();
-                rig.machine.probe(used.span.address, 8, raw).unwrap();
+                rig.machine.probe(used.span.span().address, 8, raw).unwrap();
                 covered += 1;
             }
             Err(error) => {

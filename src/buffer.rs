@@ -87,6 +87,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// There is no memory for it; see [`allocator::AllocError`].
+    #[track_caller]
     pub fn new(runtime: &Runtime, stream: &Stream, len: usize) -> Result<Self, Error> {
         Self::new_in(runtime.allocator(), stream, len)
     }
@@ -95,6 +96,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// There is no memory for it.
+    #[track_caller]
     pub fn new_in(allocator: &Allocator, stream: &Stream, len: usize) -> Result<Self, Error> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).and_then(|bytes| u64::try_from(bytes).ok());
@@ -107,6 +109,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// There is no memory for it, or the fill failed.
+    #[track_caller]
     pub fn zeroed(runtime: &Runtime, stream: &Stream, len: usize) -> Result<Self, Error> {
         let mut buffer = Self::new(runtime, stream, len)?;
         let _queued = buffer.fill(stream, T::zeroed())?;
@@ -117,6 +120,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// There is no memory for it, or the copy failed.
+    #[track_caller]
     pub fn from_slice(runtime: &Runtime, stream: &Stream, values: &[T]) -> Result<Self, Error> {
         let mut buffer = Self::new(runtime, stream, values.len())?;
         buffer.copy_from_slice(stream, values)?;
@@ -127,6 +131,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// `values` has another length, the stream captures, or the copy failed.
+    #[track_caller]
     pub fn copy_from_slice(&mut self, stream: &Stream, values: &[T]) -> Result<(), Error> {
         self.check_length(values.len())?;
         if !self.is_empty() {
@@ -139,6 +144,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// `values` has another length, the stream captures, or the copy failed.
+    #[track_caller]
     pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<(), Error> {
         self.check_length(values.len())?;
         if !self.is_empty() {
@@ -151,6 +157,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// The stream captures, or the copy failed.
+    #[track_caller]
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>, Error> {
         let mut values = vec![T::zeroed(); self.len];
         self.copy_to_slice(stream, &mut values)?;
@@ -161,6 +168,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// The other buffer has another length, or the copy failed.
+    #[track_caller]
     pub fn copy_from(&mut self, stream: &Stream, source: &Self) -> Result<Submission, Error> {
         self.check_length(source.len)?;
         Ok(stream.copy_on_device(self, 0, source, 0, self.bytes())?)
@@ -171,6 +179,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// The pinned memory has another length, the stream captures, or the copy failed.
+    #[track_caller]
     pub fn copy_from_pinned(
         &mut self,
         stream: &Stream,
@@ -189,6 +198,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// The pinned memory has another length, the stream captures, or the copy failed.
+    #[track_caller]
     pub fn copy_to_pinned(
         &self,
         stream: &Stream,
@@ -210,6 +220,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     ///
     /// # Errors
     /// The fill failed; or the value is a longer one and the stream captures.
+    #[track_caller]
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Submission, Error> {
         if self.is_empty() {
             return self.touch_nothing(stream);
@@ -233,6 +244,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     }
 
     /// An operation of no bytes, for a buffer without any.
+    #[track_caller]
     fn touch_nothing(&self, stream: &Stream) -> Result<Submission, Error> {
         Ok(stream.copy_on_device(self, 0, self, 0, 0)?)
     }
@@ -279,17 +291,20 @@ impl<T> DeviceBuffer<T> {
 
     /// Says that `stream` uses the buffer: after the free it is not reused before everything that
     /// is queued there at that time is done. Only for work that does not go through this library.
+    #[track_caller]
     pub fn record_stream(&self, stream: &Stream) {
         self.block.record_stream(stream);
     }
 
     /// Says that what is queued on `stream` now uses the buffer, and nothing later. Only for work
     /// that does not go through this library; called after it was queued.
+    #[track_caller]
     pub fn record_use(&self, stream: &Stream) -> Use {
         self.block.record_use(stream)
     }
 
     /// Keeps the memory from being reused, beyond the free, until the hold is dropped.
+    #[track_caller]
     pub fn hold(&self) -> Hold {
         self.block.hold()
     }
@@ -298,6 +313,7 @@ impl<T> DeviceBuffer<T> {
     ///
     /// # Errors
     /// The free took effect, but its memory stays unused until its streams are synchronized.
+    #[track_caller]
     pub fn free(self) -> Result<(), Error> {
         Ok(self.block.free()?)
     }

@@ -7,6 +7,7 @@ use allocator::{Allocator, Config, PlainSource, Policy, Source, SourceError, Vmm
 use streams::{Context, Driver};
 
 use crate::error::OpenError;
+use crate::observers::{Observer, Observers};
 use crate::runtime::{Origin, Runtime};
 #[cfg(feature = "sim")]
 use crate::simulation::Simulation;
@@ -49,6 +50,7 @@ pub struct Builder {
     ordinal: u32,
     config: Config,
     source: SourceChoice,
+    observers: Observers,
     #[cfg(feature = "sim")]
     simulation: Simulation,
 }
@@ -112,6 +114,17 @@ impl Builder {
         self
     }
 
+    /// Somebody who is told of everything that happens on the streams and to the memory. Several
+    /// are told in the order in which they were given. Without one, nothing is spent on it.
+    ///
+    /// An observed runtime opens the driver anew: what was opened before without its observers has
+    /// no part in it. Of a context that is open already ([`Builder::open_in`]) only the memory is
+    /// observed; its streams are if its driver was opened with an observer of its own.
+    pub fn observer<O: Observer + 'static>(mut self, observer: &Arc<O>) -> Self {
+        self.observers.add(observer);
+        self
+    }
+
     /// The machine to make where a simulated device is opened.
     #[cfg(feature = "sim")]
     pub fn simulation(mut self, simulation: Simulation) -> Self {
@@ -124,8 +137,11 @@ impl Builder {
     /// # Errors
     /// What is missing: the driver, an entry point of it, the device, or what the source needs.
     pub fn open(&self) -> Result<Runtime, OpenError> {
-        let driver =
-            Driver::load().map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
+        let loaded = match self.observers.of_order() {
+            None => Driver::load(),
+            Some(observer) => Driver::load_observed(observer),
+        };
+        let driver = loaded.map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
         self.open_driver(&driver, Origin::Gpu)
     }
 
@@ -181,8 +197,11 @@ impl Builder {
         reason: Option<OpenError>,
     ) -> Result<Runtime, OpenError> {
         kernels::simulated::register(machine);
-        let driver = Driver::from_table(machine.table())
-            .map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
+        let opened = match self.observers.of_order() {
+            None => Driver::from_table(machine.table()),
+            Some(observer) => Driver::from_table_observed(machine.table(), observer),
+        };
+        let driver = opened.map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
         self.open_driver(&driver, Origin::Simulated { machine: machine.clone(), reason })
     }
 
@@ -204,7 +223,10 @@ impl Builder {
         let config = self.config.clone();
         let source: Arc<dyn Source> = match &self.source {
             SourceChoice::Best => {
-                let allocator = Allocator::new(context, config)?;
+                let allocator = match self.observers.of_memory() {
+                    None => Allocator::new(context, config)?,
+                    Some(observer) => Allocator::new_observed(context, config, observer)?,
+                };
                 return Runtime::assemble(allocator, origin).map_err(of_driver);
             }
             SourceChoice::Plain => Arc::new(PlainSource::new(context)),
@@ -216,7 +238,10 @@ impl Builder {
                 make(context).map_err(|error| OpenError::from_source(ordinal, error))?
             }
         };
-        let allocator = Allocator::with_source(context, config, source)?;
+        let allocator = match self.observers.of_memory() {
+            None => Allocator::with_source(context, config, source)?,
+            Some(observer) => Allocator::with_source_observed(context, config, source, observer)?,
+        };
         Runtime::assemble(allocator, origin).map_err(of_driver)
     }
 }
@@ -238,6 +263,7 @@ impl fmt::Debug for Builder {
             .field("ordinal", &self.ordinal)
             .field("config", &self.config)
             .field("source", &self.source)
+            .field("observers", &self.observers)
             .finish()
     }
 }

@@ -80,6 +80,7 @@ mod build_stamp;
 mod builder;
 mod choice;
 mod error;
+mod observers;
 mod pinned;
 mod runtime;
 #[cfg(feature = "sim")]
@@ -90,6 +91,7 @@ pub use build_stamp::{BUILD, BuildStamp};
 pub use builder::Builder;
 pub use choice::{DEVICE_VARIABLE, DeviceChoice, open_from_environment};
 pub use error::{Error, OpenError};
+pub use observers::Observer;
 pub use pinned::PinnedBuffer;
 pub use runtime::{DeviceKind, Runtime, open, open_device};
 #[cfg(feature = "sim")]

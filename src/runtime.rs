@@ -171,6 +171,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The driver's answer, or that too many streams are alive.
+    #[track_caller]
     pub fn create_stream(&self) -> Result<Stream, Error> {
         self.create_stream_with(StreamOptions::default())
     }
@@ -179,6 +180,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The driver's answer, or that too many streams are alive.
+    #[track_caller]
     pub fn create_stream_with(&self, options: StreamOptions) -> Result<Stream, Error> {
         Ok(self.context().create_stream(options)?)
     }
@@ -216,6 +218,7 @@ impl Runtime {
     ///
     /// # Errors
     /// A stream of the context captures, or the driver's answer.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<(), Error> {
         Ok(self.context().synchronize()?)
     }

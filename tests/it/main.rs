@@ -17,6 +17,7 @@ mod reports;
 
 mod failing_calls;
 mod live_ranges;
+mod observed;
 mod pace;
 mod plan;
 mod program;

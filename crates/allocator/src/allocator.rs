@@ -1,7 +1,9 @@
 //! The allocator: the order in which a request is served, and what it shares.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::Location;
 
 use streams::order::StreamSlot;
 use streams::{Context, Stream, StreamOrder};
@@ -12,6 +14,7 @@ use crate::config::{Config, Sabotage};
 use crate::error::{AllocError, FreeError};
 use crate::grow::GrowthError;
 use crate::handle::{Block, RawBlock};
+use crate::observe::Watch;
 use crate::pace::Pace;
 use crate::release::BlockKey;
 use crate::reuse::{Request, Step, Taken};
@@ -52,6 +55,9 @@ pub(crate) struct Inner {
     identity: u64,
     setup: ShardSetup,
     limit: AtomicU64,
+    /// The limit as the fast way reads it: 0 if somebody watches, so that it is left at once.
+    quick_limit: AtomicU64,
+    pub(crate) watch: Watch,
     /// What the device has: no limit is above it.
     limit_max: u64,
     pending_max: u64,
@@ -65,11 +71,7 @@ impl Allocator {
     /// # Errors
     /// The device could not be asked about itself.
     pub fn new(context: &Context, config: Config) -> Result<Self, AllocError> {
-        let source: Arc<dyn Source> = match VmmSource::new(context)? {
-            Some(vmm) => Arc::new(vmm),
-            None => Arc::new(PlainSource::new(context)),
-        };
-        Self::with_source(context, config, source)
+        Self::build(context, config, best_source(context)?, Watch::default())
     }
 
     /// An allocator whose memory comes from `source`.
@@ -80,6 +82,15 @@ impl Allocator {
         context: &Context,
         config: Config,
         source: Arc<dyn Source>,
+    ) -> Result<Self, AllocError> {
+        Self::build(context, config, source, Watch::default())
+    }
+
+    pub(crate) fn build(
+        context: &Context,
+        config: Config,
+        source: Arc<dyn Source>,
+        watch: Watch,
     ) -> Result<Self, AllocError> {
         let total = context.device().total_bytes()?;
         let limit_max = total.min(REQUEST_BYTES_MAX);
@@ -103,7 +114,9 @@ impl Allocator {
             pace: Pace::default(),
             identity: next_identity(),
             setup,
+            quick_limit: AtomicU64::new(if watch.is_on() { 0 } else { limit }),
             limit: AtomicU64::new(limit),
+            watch,
             limit_max,
             orders: Mutex::new(BTreeMap::new()),
         };
@@ -118,6 +131,7 @@ impl Allocator {
     /// # Errors
     /// See [`AllocError`]; nothing is kept, and the same request may be made again.
     #[inline]
+    #[track_caller]
     pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Block, AllocError> {
         if bytes == 0 {
             return Ok(Block::empty(Arc::clone(&self.inner)));
@@ -136,6 +150,7 @@ impl Allocator {
     /// # Errors
     /// As for [`Allocator::allocate`].
     #[inline]
+    #[track_caller]
     pub fn allocate_raw(&self, stream: &Stream, bytes: u64) -> Result<RawBlock, AllocError> {
         if bytes == 0 {
             return Ok(RawBlock { address: 0, size: 0, token: RawBlock::EMPTY });
@@ -153,8 +168,9 @@ impl Allocator {
     /// The raw parts name no such block of this allocator: it was taken back or freed before, or
     /// belongs to another one. Or the block was freed but could not be fenced.
     #[inline]
+    #[track_caller]
     pub fn free_raw(&self, raw: RawBlock) -> Result<(), FreeError> {
-        self.inner.free_raw(&raw)
+        self.inner.free_raw(&raw, Location::caller())
     }
 
     /// Takes a block back from the raw parts that [`Block::into_raw`] gave.
@@ -187,7 +203,11 @@ impl Allocator {
     /// Changes the most bytes that may be reserved, at most what the device has. A limit below what is reserved now only
     /// stops growth.
     pub fn set_limit(&self, bytes: u64) {
-        self.inner.limit.store(bytes.min(self.inner.limit_max), Ordering::Relaxed);
+        let limit = bytes.min(self.inner.limit_max);
+        self.inner.limit.store(limit, Ordering::Relaxed);
+        if !self.inner.watch.is_on() {
+            self.inner.quick_limit.store(limit, Ordering::Relaxed);
+        }
     }
 
     /// Waits for the uses of everything cached, then gives all of it back to the device; returns
@@ -215,6 +235,14 @@ impl Allocator {
     }
 }
 
+/// The best way to memory that the device has.
+pub(crate) fn best_source(context: &Context) -> Result<Arc<dyn Source>, AllocError> {
+    Ok(match VmmSource::new(context)? {
+        Some(vmm) => Arc::new(vmm),
+        None => Arc::new(PlainSource::new(context)),
+    })
+}
+
 fn next_identity() -> u64 {
     static NEXT: StaticU64 = StaticU64::new(1);
     // Kept below 2^31, so that it fits beside a slot in a raw token.
@@ -230,6 +258,7 @@ impl fmt::Debug for Allocator {
 impl Inner {
     /// Serves a request, cheapest step first (R4).
     #[inline]
+    #[track_caller]
     fn allocate(
         &self,
         order: &StreamOrder,
@@ -238,19 +267,27 @@ impl Inner {
     ) -> Result<(StreamSlot, Taken), AllocError> {
         // Nothing is reused on a context that has failed, not even what is ready (L4).
         let failed = self.context.first_error().is_some();
-        if failed || !order.is_in(&self.context) || self.limit() < bytes {
-            return Err(self.refusal(order, bytes));
+        let is_over = self.quick_limit.load(Ordering::Relaxed) < bytes;
+        if failed || !order.is_in(&self.context) || is_over {
+            return self.allocate_watched(order, bytes, is_raw, Location::caller());
         }
         let captures = order.is_capturing();
         if !captures && let Some(taken) = self.serve_ready(order, bytes, is_raw) {
             return Ok((order.slot(), taken));
         }
-        self.serve_otherwise(order, bytes, is_raw, captures)
+        let step = Cell::new(Step::Growth);
+        let request = Request::new(order, bytes, is_raw, captures, &step);
+        self.serve_otherwise(&request)
     }
 
     /// Step 1: what the stream's own shard has ready.
     #[inline]
-    fn serve_ready(&self, order: &StreamOrder, bytes: u64, is_raw: bool) -> Option<Taken> {
+    pub(crate) fn serve_ready(
+        &self,
+        order: &StreamOrder,
+        bytes: u64,
+        is_raw: bool,
+    ) -> Option<Taken> {
         let shard = self.shard_of(order);
         let size = round_up(bytes);
         let taken = shard.with(|state| {
@@ -269,29 +306,26 @@ impl Inner {
 
     /// The steps after the first. A capturing stream gets complete memory only (R8).
     #[cold]
-    fn serve_otherwise(
+    pub(crate) fn serve_otherwise(
         &self,
-        order: &StreamOrder,
-        bytes: u64,
-        is_raw: bool,
-        captures: bool,
+        request: &Request<'_>,
     ) -> Result<(StreamSlot, Taken), AllocError> {
-        if self.limit() < round_up(bytes) {
-            return Err(self.refusal(order, bytes));
+        let order = request.order;
+        if self.limit() < request.size {
+            return Err(self.refusal(order, request.requested));
         }
         let shard = self.shard_of(order);
         if !shard.with(|state| state.stream_id == order.id() || self.adopt(state, order)) {
             return Err(streams::Error::StreamGone { stream: order.id() }.into());
         }
-        let request = Request::new(order, bytes, is_raw, captures);
-        let served = self.serve_beyond_ready(shard, &request)?;
+        let served = self.serve_beyond_ready(shard, request)?;
         self.counters.touch_all();
         self.counters.note_allocated(self.allocated_bytes());
         Ok(served)
     }
 
     #[cold]
-    fn refusal(&self, order: &StreamOrder, bytes: u64) -> AllocError {
+    pub(crate) fn refusal(&self, order: &StreamOrder, bytes: u64) -> AllocError {
         if let Some(first) = self.context.first_error() {
             AllocError::Driver(streams::Error::from(first))
         } else if order.is_in(&self.context) {
@@ -314,7 +348,9 @@ impl Inner {
     /// A shard becomes the only one that changes: what the others hold is added up once.
     #[cold]
     fn add_up_others(&self, shard: &Shard, me: u64) {
-        self.counters.set_last(me);
+        if !self.watch.is_on() {
+            self.counters.set_last(me);
+        }
         let all = self.allocated_bytes();
         shard.set_others_allocated(all.saturating_sub(shard.allocated_hint()));
     }

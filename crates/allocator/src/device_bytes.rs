@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "the allocator promises here what it is there for")]
 
 use std::any::Any;
+use std::panic::Location;
 
 use streams::launch::{DeviceSlice, DeviceSliceMut};
 use streams::{
@@ -13,6 +14,7 @@ use streams::{
 };
 
 use crate::handle::{Block, sharpen};
+use crate::observe::{UseKind, ended};
 
 /// A block is bytes, so it can be given for a pointer to anything.
 impl<T> DeviceSlice<T> for Block {}
@@ -39,6 +41,7 @@ unsafe impl DeviceOwner for Block {
             return Err(Error::OtherDriver);
         }
         self.with_use(stream.order(), |used| used.open_count += 1);
+        self.tell_use(stream.order(), UseKind::Begun, Location::caller());
         Ok(UseTicket::default())
     }
 
@@ -51,6 +54,7 @@ unsafe impl DeviceOwner for Block {
                 Used::ByGraph | Used::Never => {}
             }
         });
+        self.tell_use(stream.order(), ended(used), Location::caller());
     }
 
     fn hold(&self) -> Box<dyn Any + Send> {

@@ -9,6 +9,7 @@
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, Link, State};
 use crate::error::AllocError;
+use crate::observe::What;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::{PoolKind, Region, SourceError};
@@ -72,6 +73,10 @@ impl Inner {
             Ok(pieces) => {
                 let count = u64::try_from(pieces.len()).unwrap_or(u64::MAX);
                 self.counters.device_alloc.fetch_add(count, Ordering::Relaxed);
+                for (offset, piece) in &pieces {
+                    let (address, bytes) = (stretch.region.base() + offset, piece.bytes);
+                    self.tell(None, || What::Opened { address, bytes });
+                }
                 Ok(shard.with(|state| state.take_stretch(&stretch, pieces, request, step)))
             }
             Err((committed, error)) => {

@@ -5,14 +5,17 @@
 //! that a drop meets is counted in the statistics, and the block then stays unused.
 
 use std::fmt;
+use std::panic::Location;
 
 use streams::StreamOrder;
+use streams::observe::Place;
 use streams::order::Point;
 use streams::{Context, Stream};
 
 use crate::allocator::Inner;
 use crate::block::{BlockName, BlockRecord, State, UseRecord};
 use crate::error::FreeError;
+use crate::observe::{UseKind, What};
 use crate::release::BlockKey;
 use crate::reuse::Taken;
 use crate::sync::Arc;
@@ -111,31 +114,42 @@ impl Block {
     /// stream at the time of the free is done. As in PyTorch, the call may come before the use,
     /// and a call for the home stream changes nothing. No driver call. A block that a stream of
     /// another driver used is never reused.
+    #[track_caller]
     pub fn record_stream(&self, stream: &Stream) {
         self.with_use(stream.order(), |used| used.whole_stream = true);
+        self.tell_use(stream.order(), UseKind::WholeStream, Location::caller());
     }
 
     /// Says that work queued on `stream` up to now uses the block: it will not be reused before
     /// that is done, whatever is queued there later. Called after the work was submitted. No
     /// driver call.
+    #[track_caller]
     pub fn record_use(&self, stream: &Stream) -> Use {
         let point = stream.order().position();
         self.with_use(stream.order(), |used| sharpen(used, point));
+        self.tell_use(stream.order(), UseKind::UntilNow, Location::caller());
         Use { order: stream.order().clone(), point }
     }
 
     /// Says that work about to be submitted to `stream` uses the block. Until
     /// [`OpenUse::sharpen`] is called the use counts as the whole stream, also when the returned
     /// guard is forgotten (O13). No driver call.
+    #[track_caller]
     pub fn begin_use(&self, stream: &Stream) -> OpenUse<'_> {
         self.with_use(stream.order(), |used| used.open_count += 1);
+        self.tell_use(stream.order(), UseKind::Begun, Location::caller());
         OpenUse { block: self, order: stream.order().clone() }
     }
 
     /// Keeps the block from being reused, beyond its free, until the hold is dropped.
     #[must_use = "a hold that is not kept holds nothing"]
+    #[track_caller]
     pub fn hold(&self) -> Hold {
         self.with_record(self.key, |record| record.hold_count += 1);
+        if self.key.is_some() {
+            let (place, address) = (Location::caller(), self.address);
+            self.inner.tell(Some(place), || What::Held { address });
+        }
         Hold { inner: Arc::clone(&self.inner), key: self.key }
     }
 
@@ -143,8 +157,9 @@ impl Block {
     ///
     /// # Errors
     /// A fence could not be recorded; the block stays unused until its streams are synchronised.
+    #[track_caller]
     pub fn free(mut self) -> Result<(), FreeError> {
-        self.release()
+        self.release(Some(Location::caller()))
     }
 
     /// Turns the block into numbers; it stays allocated until [`crate::Allocator::from_raw`]
@@ -212,6 +227,13 @@ impl Block {
         });
     }
 
+    pub(crate) fn tell_use(&self, order: &StreamOrder, kind: UseKind, place: Place) {
+        if self.key.is_some() {
+            let (address, stream) = (self.address, order.id());
+            self.inner.tell(Some(place), || What::Used { address, stream, kind });
+        }
+    }
+
     fn with_record(&self, key: Option<BlockKey>, change: impl FnOnce(&mut BlockRecord)) {
         let Some(key) = key else { return };
         if let Some(shard) = self.inner.shards.get(key.owner) {
@@ -219,8 +241,9 @@ impl Block {
         }
     }
 
-    fn release(&mut self) -> Result<(), FreeError> {
-        self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address, false))
+    #[inline]
+    fn release(&mut self, place: Option<Place>) -> Result<(), FreeError> {
+        self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address, place))
     }
 }
 
@@ -235,7 +258,7 @@ pub(crate) fn sharpen(used: &mut UseRecord, point: Point) {
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        if self.release().is_err() {
+        if self.release(None).is_err() {
             self.inner.count_drop_error();
         }
     }
@@ -281,20 +304,24 @@ pub struct OpenUse<'block> {
 
 impl OpenUse<'_> {
     /// Says that the work has been submitted: the use ends with what is queued there now.
+    #[track_caller]
     pub fn sharpen(self) -> Use {
         let point = self.order.position();
         self.block.with_use(&self.order, |used| {
             used.open_count = used.open_count.saturating_sub(1);
             sharpen(used, point);
         });
+        self.block.tell_use(&self.order, UseKind::Submitted, Location::caller());
         Use { order: self.order, point }
     }
 
     /// Says that the submission failed: there is no use.
+    #[track_caller]
     pub fn cancel(self) {
         self.block.with_use(&self.order, |used| {
             used.open_count = used.open_count.saturating_sub(1);
         });
+        self.block.tell_use(&self.order, UseKind::Cancelled, Location::caller());
     }
 }
 

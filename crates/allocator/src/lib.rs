@@ -38,6 +38,7 @@ mod device_bytes;
 mod error;
 mod figures;
 mod handle;
+pub mod observe;
 mod snapshot;
 mod snapshot_check;
 mod stats;

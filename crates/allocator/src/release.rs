@@ -5,6 +5,7 @@
 //! over (L1), and the block put back with its frontier. A fence that cannot be recorded leaves
 //! the point without one: the block then waits for a synchronisation, and is never reused early.
 
+use streams::observe::Place;
 use streams::order::{Frontier, Point, StreamSlot};
 use streams::{Fence, StreamOrder};
 
@@ -13,7 +14,7 @@ use crate::block::{BlockIndex, BlockName, State, Uses};
 use crate::config::Sabotage;
 use crate::error::FreeError;
 use crate::handle::RawBlock;
-use crate::shard::ShardState;
+use crate::shard::{Shard, ShardState};
 use crate::source::PoolKind;
 
 /// Names one allocated block for as long as it is allocated.
@@ -37,12 +38,19 @@ enum Plan {
 impl Inner {
     /// Frees an allocated block.
     #[inline]
-    pub(crate) fn free(&self, key: BlockKey, address: u64, is_raw: bool) -> Result<(), FreeError> {
+    pub(crate) fn free(
+        &self,
+        key: BlockKey,
+        address: u64,
+        place: Option<Place>,
+    ) -> Result<(), FreeError> {
         let Some(shard) = self.shards.get(key.owner) else {
             return Err(FreeError::NotAllocated { address });
         };
-        self.counters.touch(u64::from(key.owner.index()));
-        match shard.with(|state| state.begin_free(key, State::Allocated, is_raw)) {
+        if !self.counters.is_last(u64::from(key.owner.index())) {
+            self.touch(shard, (key.name, address, false), place);
+        }
+        match shard.with(|state| state.begin_free(key, State::Allocated, false)) {
             Plan::Done => Ok(()),
             Plan::Fence(key) => self.finish_free(key),
             Plan::Missing => Err(FreeError::NotAllocated { address }),
@@ -51,7 +59,7 @@ impl Inner {
 
     /// Frees a block that was handed out as numbers.
     #[inline]
-    pub(crate) fn free_raw(&self, raw: &RawBlock) -> Result<(), FreeError> {
+    pub(crate) fn free_raw(&self, raw: &RawBlock, place: Place) -> Result<(), FreeError> {
         if raw.is_empty() {
             return Ok(());
         }
@@ -60,7 +68,9 @@ impl Inner {
         let Some(shard) = self.shards.at(slot) else {
             return Err(FreeError::NotAllocated { address });
         };
-        self.counters.touch(u64::try_from(slot).unwrap_or(u64::MAX));
+        if !self.counters.is_last(u64::try_from(slot).unwrap_or(u64::MAX)) {
+            self.touch(shard, (name, address, true), Some(place));
+        }
         let plan = shard.with(|state| {
             match state.arena.get(name.index()) {
                 Some(record) if record.address == address => {}
@@ -76,9 +86,17 @@ impl Inner {
         }
     }
 
+    /// A shard other than the last one may change, or somebody watches.
+    #[cold]
+    fn touch(&self, shard: &Shard, block: (BlockName, u64, bool), place: Option<Place>) {
+        self.counters.touch_all();
+        self.tell_freed(place, shard, block);
+    }
+
     /// Ends one hold; the last one of a freed block frees it for good.
     pub(crate) fn end_hold(&self, key: BlockKey) {
         let Some(shard) = self.shards.get(key.owner) else { return };
+        self.tell_hold_ended(shard, key.name);
         let plan = shard.with(|state| {
             let record = state.arena.at_mut(key.name.index());
             if record.generation != key.name.generation() {

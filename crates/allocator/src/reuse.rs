@@ -2,6 +2,8 @@
 //!
 //! No driver call is made here; asking the device happens in `allocator`, outside all locks.
 
+use std::cell::Cell;
+
 use streams::StreamOrder;
 use streams::order::{Point, StreamSlot};
 
@@ -37,6 +39,8 @@ pub(crate) struct Request<'stream> {
     pub(crate) is_raw: bool,
     /// Only memory whose every earlier use is complete will do (a capturing stream: R8).
     pub(crate) complete_only: bool,
+    /// Which step served it.
+    pub(crate) served: &'stream Cell<Step>,
 }
 
 /// Which step served a request.
@@ -58,9 +62,11 @@ impl<'stream> Request<'stream> {
         bytes: u64,
         is_raw: bool,
         complete_only: bool,
+        served: &'stream Cell<Step>,
     ) -> Self {
         let size = round_up(bytes);
-        Self { order, kind: PoolKind::of(size), size, requested: bytes, is_raw, complete_only }
+        let kind = PoolKind::of(size);
+        Self { order, kind, size, requested: bytes, is_raw, complete_only, served }
     }
 
     /// Whether a requirement is met for the requester, as `view` sees it.
@@ -218,6 +224,7 @@ impl ShardState {
         request: &Request<'_>,
         step: Step,
     ) -> Taken {
+        request.served.set(step);
         self.split(block, request.size);
         let asked = (request.requested, request.is_raw);
         self.hand_out_whole(block, request.order.slot(), asked, step)

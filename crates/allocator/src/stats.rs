@@ -164,14 +164,6 @@ impl SharedCounters {
         self.set_last(NO_SHARD);
     }
 
-    /// A shard other than the last one may have changed.
-    #[inline]
-    pub(crate) fn touch(&self, shard: u64) {
-        if !self.is_last(shard) {
-            self.set_last(NO_SHARD);
-        }
-    }
-
     /// All shards together have `allocated` bytes handed out.
     #[inline]
     pub(crate) fn note_allocated(&self, allocated: u64) {

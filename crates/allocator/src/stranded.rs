@@ -5,6 +5,7 @@
 //! to nothing once all work is complete and the device was asked. And what is of no use to *one
 //! request*: then also what lies in the wrong place for it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::allocator::{Allocator, Inner};
 use crate::block::{BlockRecord, State};
 use crate::bytes::Bytes;
 use crate::carve::requirements;
-use crate::reuse::Request;
+use crate::reuse::{Request, Step};
 use crate::shard::ShardState;
 
 /// What keeps memory from being of use.
@@ -128,7 +129,8 @@ impl Allocator {
     pub fn stranded_for(&self, stream: &Stream, bytes: u64) -> Stranded {
         let mut ledger = Ledger::default();
         let askers = self.inner.askers();
-        let request = Request::new(stream.order(), bytes, false, false);
+        let step = Cell::new(Step::Growth);
+        let request = Request::new(stream.order(), bytes, false, false, &step);
         for (_, shard) in self.inner.shards.iter() {
             shard.with(|state| state.add_stranded_for(&request, &askers, &mut ledger));
         }

@@ -8,6 +8,7 @@ use crate::allocator::Inner;
 use crate::block::{BlockIndex, State};
 use crate::carve::requirements;
 use crate::config::Sabotage;
+use crate::observe::What;
 use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::SourceError;
 use crate::sync::Ordering;
@@ -15,6 +16,7 @@ use crate::sync::Ordering;
 /// A piece on its way back to the device.
 #[derive(Debug)]
 struct Leaving {
+    address: u64,
     block: BlockIndex,
     piece: CommittedPiece,
 }
@@ -37,7 +39,8 @@ impl Inner {
         let mut released = 0;
         let mut failure = None;
         for leaving in leaving {
-            let bytes = leaving.piece.bytes;
+            let (address, bytes) = (leaving.address, leaving.piece.bytes);
+            self.tell(None, || What::Closed { address, bytes });
             match leaving.piece.memory.release() {
                 Ok(()) => {
                     // Dropped here, without the lock: closing addresses may be a driver call (L1).
@@ -117,7 +120,7 @@ impl ShardState {
             let (before, block) = self.cut_out(rest, base + offset, piece_bytes);
             if let Some(piece) = self.segment_of_mut(block).pieces.remove(&offset) {
                 self.shared.leaving.fetch_add(piece.bytes, Ordering::Relaxed);
-                leaving.push(Leaving { block, piece });
+                leaving.push(Leaving { address: base + offset, block, piece });
             }
             match before {
                 Some(before) => rest = before,

@@ -87,6 +87,7 @@ impl Kernels {
     ///
     /// # Errors
     /// As for any launch.
+    #[track_caller]
     pub fn nop(&self, stream: &Stream) -> Result<Submission, Error> {
         self.nop.launch(stream, 1, 1, 0, ())
     }
@@ -95,6 +96,7 @@ impl Kernels {
     ///
     /// # Errors
     /// As for any launch.
+    #[track_caller]
     pub fn spin(&self, stream: &Stream, nanoseconds: u64) -> Result<Submission, Error> {
         self.spin.launch(stream, 1, 1, 0, (nanoseconds,))
     }
@@ -103,6 +105,7 @@ impl Kernels {
     ///
     /// # Errors
     /// As for any launch.
+    #[track_caller]
     pub fn fill_u32(
         &self,
         stream: &Stream,
@@ -119,6 +122,7 @@ impl Kernels {
     ///
     /// # Errors
     /// `mismatches` has no room for a counter; or as for any launch.
+    #[track_caller]
     pub fn check_u32(
         &self,
         stream: &Stream,
@@ -135,6 +139,7 @@ impl Kernels {
     ///
     /// # Errors
     /// As for any launch.
+    #[track_caller]
     pub fn stamp(
         &self,
         stream: &Stream,
@@ -153,6 +158,7 @@ impl Kernels {
     ///
     /// # Errors
     /// `mismatches` has no room for a counter; or as for any launch.
+    #[track_caller]
     pub fn check_stamp(
         &self,
         stream: &Stream,
@@ -173,6 +179,7 @@ impl Kernels {
     ///
     /// # Errors
     /// `input` is shorter than `out`; or as for any launch.
+    #[track_caller]
     pub fn scale_add(
         &self,
         stream: &Stream,
@@ -190,6 +197,7 @@ impl Kernels {
     ///
     /// # Errors
     /// `input` is shorter than `out`; or as for any launch.
+    #[track_caller]
     pub fn copy_u32(
         &self,
         stream: &Stream,
@@ -206,6 +214,7 @@ impl Kernels {
     ///
     /// # Errors
     /// As for any launch.
+    #[track_caller]
     pub fn produce(
         &self,
         stream: &Stream,
@@ -225,6 +234,7 @@ impl Kernels {
     ///
     /// # Errors
     /// `mismatches` has no room for a counter; or as for any launch.
+    #[track_caller]
     pub fn consume(
         &self,
         stream: &Stream,
@@ -284,6 +294,7 @@ impl<T> DeviceSlice<T> for Given<'_> {}
 impl<T> DeviceSliceMut<T> for Given<'_> {}
 
 /// Launches with about one thread for each of `places`.
+#[track_caller]
 fn launch<S: Signature, A: Arguments<S>>(
     kernel: &Kernel<S>,
     stream: &Stream,

@@ -3,7 +3,8 @@
 //! Start with [`Plan`]: it turns a trace's operations into steps for a [`Target`], with the
 //! uses that a trace recorded put on a small number of *lanes*. [`run`] takes a target through
 //! the steps, timed or verified; [`smallest_capacity`] bisects over fresh targets; [`Report`]
-//! prints what came out, as text and as one line of JSON.
+//! prints what came out, as text and as one line of JSON. [`advise`] runs a recorded program
+//! with several streams again on paper, and says where a wait would cost nothing.
 //!
 //! What it must not know: CUDA, files, command lines. It has no policy of its own: every decision
 //! about memory is the target's.
@@ -14,6 +15,8 @@
 //!   opens what is left when it is dropped.
 //! - Times cover calls that allocate and free, never the work around them.
 #![forbid(unsafe_code)]
+
+pub mod advise;
 
 mod engine;
 mod error;

@@ -7,6 +7,7 @@
     reason = "a failed step fails its test, and only some variants matter to it"
 )]
 
+mod advise;
 mod broken;
 mod fit;
 mod model;

@@ -23,6 +23,8 @@ struct Line {
 pub(crate) enum Command {
     /// Serve the trace of a PyTorch memory snapshot, and say what that needed
     Replay(ReplayArguments),
+    /// Say where a recorded program could wait without standing still, and what that would save
+    Advise(AdviseArguments),
     /// Say which devices there are
     Devices(DevicesArguments),
 }
@@ -62,6 +64,23 @@ pub(crate) struct ReplayArguments {
     #[arg(long)]
     pub(crate) json: bool,
     /// No progress, no notes
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What `advise` is told.
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArguments {
+    /// A stream trace, or a PyTorch memory snapshot, which lacks uses; also compressed with gzip, xz or zstd
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Which device's trace of a snapshot to take; by default the first that has one
+    #[arg(long, value_name = "N")]
+    pub(crate) trace_device: Option<usize>,
+    /// Print one line of JSON and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -146,7 +165,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Outcome> {
 fn usage_message(error: &clap::Error) -> String {
     const HELP: &str = "try `wellspring --help` or `wellspring replay --help`";
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return format!("nothing to do: give `replay FILE` or `devices`\n{HELP}");
+        return format!("nothing to do: give `replay FILE`, `advise FILE` or `devices`\n{HELP}");
     }
     let text = error.to_string();
     let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));

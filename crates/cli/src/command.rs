@@ -1,4 +1,5 @@
 //! The subcommands, one file each.
 
+pub(crate) mod advise;
 pub(crate) mod devices;
 pub(crate) mod replay;

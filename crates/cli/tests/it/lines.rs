@@ -20,6 +20,8 @@ fn a_wrong_line_ends_with_2() {
         (&["replay", "a", "--capacity", "2XiB"], "write a size"),
         (&["replay", "a", "--trace-device", "x"], "invalid digit"),
         (&["replay", "a", "--nonsense"], "--nonsense"),
+        (&["advise"], "<FILE>"),
+        (&["advise", "a", "--device", "sim"], "unexpected argument"),
         (&["devices", "all"], "unexpected argument"),
     ] {
         wellspring(line).check_failure(2, &[part]);
@@ -32,6 +34,7 @@ fn help_and_version_are_results() {
         (&["--help"][..], "replay"),
         (&["help", "replay"], "--trace-device"),
         (&["replay", "--help"], "--verify"),
+        (&["advise", "--help"], "stream trace"),
         (&["--version"], "wellspring 0."),
     ] {
         let said = wellspring(line);

@@ -6,8 +6,12 @@ mod contexts;
 mod errors;
 mod events;
 mod exit;
+mod locks;
+mod pools;
+mod streams;
+mod uses;
 
-use cuda_sim::{Machine, Schedule};
+use cuda_sim::{Machine, MachineBuilder, Schedule};
 
 use crate::scenarios::rig::Rig as _;
 use crate::simulated_rig::SimulatedRig;
@@ -39,4 +43,33 @@ fn under_every_schedule(program: impl Fn(&SimulatedRig)) {
 /// How often an entry point was called so far.
 fn calls(machine: &Machine, entry_points: &[&str]) -> u64 {
     entry_points.iter().map(|name| machine.calls(name)).sum()
+}
+
+/// Runs a program that leaves something out under every schedule: a report of the checker names
+/// all of what the program gives.
+fn is_found(program: impl Fn(&SimulatedRig) -> Vec<String>) {
+    for schedule in schedules() {
+        let rig = SimulatedRig::new(schedule.clone());
+        let names = program(&rig);
+        let found: Vec<_> = rig.take_hazards().iter().map(ToString::to_string).collect();
+        let tells = |text: &String| names.iter().all(|name| text.contains(name.as_str()));
+        assert!(found.iter().any(tells), "{schedule:?}: nothing names {names:?} in {found:#?}");
+    }
+}
+
+/// Waits for all work, so that a program that left something out fails where it is meant to.
+fn end(rig: &SimulatedRig) {
+    rig.desk().context().synchronize().expect("all ends");
+}
+
+/// How a report names a stream.
+fn on(stream: &::streams::Stream) -> String {
+    format!("on stream {}", stream.id())
+}
+
+/// A machine with our kernels.
+fn built(builder: MachineBuilder) -> Machine {
+    let machine = builder.build();
+    kernels::simulated::register(&machine);
+    machine
 }

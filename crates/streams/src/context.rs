@@ -324,11 +324,19 @@ impl Context {
     /// A new stream.
     ///
     /// # Errors
-    /// The driver's answer, or that too many streams are alive.
+    /// The device has no such priority ([`Error::PriorityOutOfRange`]); the driver's answer, or
+    /// that too many streams are alive.
     #[track_caller]
     pub fn create_stream(&self, options: StreamOptions) -> Result<Stream, Error> {
         self.core.sweep()?;
         let raw = DriverStream::create(&self.core.raw, options.non_blocking, options.priority)?;
+        // The driver clamps in silence.
+        let (priority, effective) = (options.priority, raw.priority()?);
+        if priority != effective {
+            drop(raw);
+            let (least, greatest) = self.priority_range()?;
+            return Err(Error::PriorityOutOfRange { priority, least, greatest });
+        }
         let id = match raw.id() {
             Ok(id) => id,
             Err(Error::MissingEntryPoint(_)) => self.driver().fresh_id(),
@@ -337,8 +345,7 @@ impl Context {
         let traits = StreamTraits {
             kind: StreamKind::Owned,
             id,
-            // The driver clamps what is out of range.
-            priority: raw.priority()?,
+            priority,
             non_blocking: options.non_blocking,
             never_wait_on: options.never_wait_on,
             announces_captures: false,

@@ -216,6 +216,16 @@ pub enum Error {
         /// The most streams of one driver at one time.
         limit: u32,
     },
+    /// Choose a priority inside the range; the driver would take the nearest one in silence.
+    #[error("there is no priority {priority}: they go from {least}, the least, to {greatest}")]
+    PriorityOutOfRange {
+        /// What was asked for.
+        priority: i32,
+        /// The device's least priority, the greatest number.
+        least: i32,
+        /// The device's greatest priority, the smallest number.
+        greatest: i32,
+    },
     /// Choose a device below `count`.
     #[error("there is no device {ordinal}: the driver counts {count}")]
     NoDevice {

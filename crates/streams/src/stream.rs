@@ -20,7 +20,8 @@ use crate::sync::Arc;
 pub struct StreamOptions {
     /// Runs beside the legacy default stream instead of taking turns with it. On by default.
     pub non_blocking: bool,
-    /// The greater priority is the smaller number; what is out of range is clamped.
+    /// The greater priority is the smaller number; what is out of the range that
+    /// [`Context::priority_range`] gives is refused. It says nothing about copies.
     pub priority: i32,
     /// An allocator never makes another stream wait for this one.
     pub never_wait_on: bool,

@@ -28,7 +28,7 @@ pub(crate) struct Manifest {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// The program, relative to the pack.
+    /// The program, relative to the pack; a name that ends in `.py` is run by Python.
     pub(crate) file: String,
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
@@ -51,6 +51,10 @@ pub(crate) enum Kind {
     Bench,
     /// An example of the facade.
     Example,
+    /// A program that prints what patterns of several streams take.
+    Pattern,
+    /// Tests to be run once more, under a checker of the device's memory.
+    Sanitize,
 }
 
 impl Entry {

@@ -8,12 +8,14 @@ mod benches;
 mod manifest;
 mod pack;
 mod page;
+mod patterns;
 mod probe;
 mod process;
 mod replays;
 mod report;
 mod results;
 mod run;
+mod sanitizer;
 mod suite;
 
 use std::path::PathBuf;

@@ -25,6 +25,15 @@ const STRESS_SECONDS_MAX: u64 = 300;
 const REPLAY_SECONDS_MAX: u64 = 120;
 const BENCH_SECONDS_MAX: u64 = 300;
 const EXAMPLE_SECONDS_MAX: u64 = 60;
+const PATTERN_SECONDS_MAX: u64 = 420;
+const SANITIZE_SECONDS_MAX: u64 = 120;
+/// The package whose tests are run once more under a checker of the device's memory, and those
+/// that are not: they are about many allocations, or wrong on purpose.
+const SANITIZED_PACKAGE: &str = "wellspring";
+const NOT_SANITIZED: [&str; 2] = ["stress::", "controls::"];
+/// Programs of other libraries, run beside ours, and what they load.
+const PEERS: &str = "crates/patterns/benches/peers";
+const PEER_MODULE: &str = "kernels/wellspring.ptx";
 /// Short enough that a run of all benches ends in minutes.
 const BENCH_ARGUMENTS: &[&str] =
     &["--bench", "--noplot", "--warm-up-time", "1", "--measurement-time", "2"];
@@ -44,6 +53,9 @@ pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
         let packed = strip(&shell, &built, folder, &file)?;
         entries.extend(entry(target, file, &packed)?);
     }
+    entries.extend(pack_peers(&shell, folder)?);
+    let sanitized: Vec<Entry> = entries.iter().filter_map(sanitized).collect();
+    entries.extend(sanitized);
     strip(&shell, &target::build_xtask(&shell)?, folder, "xtask")?;
     if folder.join(COMMAND).exists() {
         entries.extend(pack_traces(traces, folder)?);
@@ -71,12 +83,14 @@ fn strip(shell: &Shell, built: &Path, folder: &Path, file: &str) -> Result<PathB
 fn print_summary(manifest: &Manifest, bytes: u64) {
     let count = |kind| manifest.of_kind(kind).count();
     println!(
-        "packed {} tests in {} binaries, {} replays, {} benches, {} examples: {} KiB of {}",
+        "packed {} tests in {} binaries, {} replays, {} benches, {} examples, {} patterns: {} KiB \
+         of {}",
         manifest.test_count(),
         count(Kind::Test),
         count(Kind::Replay),
         count(Kind::Bench),
         count(Kind::Example),
+        count(Kind::Pattern),
         bytes >> 10,
         manifest.commit
     );
@@ -99,20 +113,58 @@ fn entry(target: &Target, file: String, packed: &Path) -> Result<Option<Entry>> 
         Use::Test => (Kind::Test, TEST_SECONDS_MAX),
         Use::Bench => (Kind::Bench, BENCH_SECONDS_MAX),
         Use::Example => (Kind::Example, EXAMPLE_SECONDS_MAX),
+        Use::Pattern => (Kind::Pattern, PATTERN_SECONDS_MAX),
         Use::Tool => return Ok(None),
     };
     let arguments = match kind {
         Kind::Bench => BENCH_ARGUMENTS.iter().copied().map(String::from).collect(),
-        Kind::Test | Kind::Replay | Kind::Example => Vec::new(),
+        Kind::Test | Kind::Replay | Kind::Example | Kind::Pattern | Kind::Sanitize => Vec::new(),
     };
     let tests = if kind == Kind::Test { list_tests(packed)? } else { Vec::new() };
     let is_stress = tests.iter().any(|test| test.contains("stress"));
     let seconds_max = if is_stress { STRESS_SECONDS_MAX } else { seconds_max };
     let name = match kind {
         Kind::Test => target.package.clone(),
-        Kind::Replay | Kind::Bench | Kind::Example => target.name.clone(),
+        Kind::Replay | Kind::Bench | Kind::Example | Kind::Pattern | Kind::Sanitize => {
+            target.name.clone()
+        }
     };
     Ok(Some(Entry { name, kind, file, arguments, tests, seconds_max }))
+}
+
+/// The tests of a suite that are run once more under a checker of the device's memory.
+fn sanitized(suite: &Entry) -> Option<Entry> {
+    if suite.kind != Kind::Test || suite.name != SANITIZED_PACKAGE {
+        return None;
+    }
+    let is_wanted = |test: &&String| !NOT_SANITIZED.iter().any(|not| test.starts_with(not));
+    let tests = suite.tests.iter().filter(is_wanted).cloned().collect();
+    let (kind, seconds_max) = (Kind::Sanitize, SANITIZE_SECONDS_MAX);
+    Some(Entry { kind, tests, seconds_max, ..suite.clone() })
+}
+
+/// Copies the programs of other libraries, in Python, and the module they launch from.
+fn pack_peers(shell: &Shell, pack: &Path) -> Result<Vec<Entry>> {
+    let to = pack.join("peers");
+    shell.create_dir(&to)?;
+    shell.copy_file(PEER_MODULE, &to)?;
+    let module = Path::new(PEER_MODULE).file_name().context("a file has a name")?;
+    let module = format!("{{pack}}/peers/{}", module.to_string_lossy());
+    let mut entries = Vec::new();
+    for file in shell.read_dir(PEERS)? {
+        let name = file.file_name().context("a file has a name")?.to_string_lossy().into_owned();
+        let Some(stem) = name.strip_suffix(".py") else { continue };
+        shell.copy_file(&file, &to)?;
+        entries.push(Entry {
+            name: stem.to_owned(),
+            kind: Kind::Pattern,
+            file: format!("peers/{name}"),
+            arguments: vec![module.clone()],
+            tests: Vec::new(),
+            seconds_max: PATTERN_SECONDS_MAX,
+        });
+    }
+    Ok(entries)
 }
 
 /// Asks a test binary what is inside; it needs no GPU for that.
@@ -178,7 +230,37 @@ fn bytes_below(folder: &Path) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes_below, make_empty, pack_traces};
+    use super::{Entry, Kind, bytes_below, make_empty, pack_peers, pack_traces, sanitized};
+
+    #[test]
+    fn scenarios_are_checked_for_memory_and_controls_are_not() {
+        let tests = ["uses::a", "stress::b", "controls::c"].map(String::from).to_vec();
+        let suite = Entry {
+            name: String::from("wellspring"),
+            kind: Kind::Test,
+            file: String::from("tests/wellspring"),
+            arguments: Vec::new(),
+            tests,
+            seconds_max: 1,
+        };
+        let once_more = sanitized(&suite).unwrap();
+        assert_eq!(
+            (once_more.kind, once_more.tests.as_slice()),
+            (Kind::Sanitize, &[String::from("uses::a")][..])
+        );
+        assert_eq!(sanitized(&Entry { name: String::from("conformance"), ..suite }), None);
+    }
+
+    #[test]
+    fn peers_travel_with_the_module_they_load() {
+        let shell = xshell::Shell::new().unwrap();
+        shell.change_dir(crate::workspace_root());
+        let pack = crate::test_folder("peers");
+        let entries = pack_peers(&shell, &pack).unwrap();
+        assert!(entries.iter().any(|entry| entry.file == "peers/torch_streams.py"), "{entries:?}");
+        assert!(pack.join("peers/wellspring.ptx").exists());
+        std::fs::remove_dir_all(pack).unwrap();
+    }
 
     #[test]
     fn a_folder_that_is_no_pack_is_not_emptied() {

@@ -38,6 +38,11 @@ pub(crate) struct Packed {
     pub(crate) replays: usize,
     pub(crate) benches: usize,
     pub(crate) examples: usize,
+    #[serde(default)]
+    pub(crate) patterns: usize,
+    /// Tests to run under the checker of the device's memory.
+    #[serde(default)]
+    pub(crate) sanitized: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Turns the results of a run into `docs/benchmarks.md`.
+//! Turns the results of a run into `docs/benchmarks.md` and the plots beside it.
 //!
 //! Refuses results of which fewer tests, replays, benches or examples ran than were packed.
 
@@ -10,21 +10,33 @@ use anyhow::{Context as _, Result, ensure};
 use super::Device;
 use super::benches::{self, Median};
 use super::page::{self, Page, number, words};
+use super::patterns;
 use super::probe::Probe;
 use super::replays::ReplayLine;
 use super::results::{
-    BENCHES, EXAMPLES, PROBE, REPLAYS, ReplayRun, Results, STRESS, TESTS, TestRun, headings,
+    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, ReplayRun, Results, SANITIZER, TESTS, TestRun,
+    headings,
 };
+use early_frees::EarlyFrees;
+
+mod early_frees;
+mod plot;
+mod stress;
+
+/// The name in the line that says why nothing was checked.
+const ABSENT: &str = "absent";
 
 /// Everything a run left, read and checked for completeness.
 struct Outcome {
     probe: Probe,
     tests: Vec<TestRun>,
-    stress: Vec<(String, String)>,
     replays: Vec<ReplayRun>,
     medians: Vec<Median>,
     benches: Vec<(String, String)>,
     examples: Vec<(String, String)>,
+    early_frees: EarlyFrees,
+    patterns: Vec<(String, String)>,
+    sanitizer: Vec<patterns::Row>,
 }
 
 /// Writes the page made from the results in `folder`.
@@ -35,6 +47,10 @@ pub(crate) fn write(folder: &Path, file: &Path) -> Result<()> {
         std::fs::create_dir_all(parent)?;
     }
     std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+    for (name, svg) in outcome.early_frees.plots()? {
+        let plot = file.with_file_name(name);
+        std::fs::write(&plot, svg).with_context(|| format!("writing {}", plot.display()))?;
+    }
     let failed = outcome.tests.iter().filter(|run| !run.passed).count();
     let passed = outcome.tests.len() - failed;
     println!("{passed} tests passed, {failed} failed: {}", file.display());
@@ -49,15 +65,16 @@ fn read(results: &Results) -> Result<Outcome> {
     let replays = replays.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
     let replays = replays.with_context(|| format!("parsing {REPLAYS}"))?;
     let bench_words = results.read_or_empty(BENCHES)?;
+    let pattern_words = results.read_or_empty(PATTERNS)?;
     let outcome = Outcome {
         tests,
-        stress: pairs(
-            results.read_or_empty(STRESS)?.lines().filter_map(|line| line.split_once(": ")),
-        ),
         replays,
         medians: benches::medians(&bench_words)?,
         benches: pairs(headings(&bench_words).into_iter()),
         examples: pairs(headings(&results.read_or_empty(EXAMPLES)?).into_iter()),
+        early_frees: EarlyFrees::read(&pattern_words),
+        patterns: pairs(headings(&pattern_words).into_iter()),
+        sanitizer: patterns::rows(&results.read_or_empty(SANITIZER)?, "sanitizer: "),
         probe,
     };
     let packed = outcome.probe.packed;
@@ -65,6 +82,10 @@ fn read(results: &Results) -> Result<Outcome> {
     complete("replays", outcome.replays.len(), packed.replays)?;
     complete("benches", outcome.benches.len(), packed.benches)?;
     complete("examples", outcome.examples.len(), packed.examples)?;
+    complete("patterns", outcome.patterns.len(), packed.patterns)?;
+    if !outcome.sanitizer.iter().any(|row| row.contains_key(ABSENT)) {
+        complete("sanitized tests", outcome.sanitizer.len(), packed.sanitized)?;
+    }
     Ok(outcome)
 }
 
@@ -83,10 +104,13 @@ fn render(outcome: &Outcome) -> Result<String> {
     page.sentence("Written by `cargo xtask test-gpu --report`; do not edit.");
     machine(&mut page, &outcome.probe);
     tests(&mut page, &outcome.tests);
-    stress(&mut page, &outcome.stress);
+    stress::section(&mut page, &outcome.tests);
+    sanitizer(&mut page, &outcome.sanitizer);
+    outcome.early_frees.section(&mut page);
     replays(&mut page, &outcome.replays)?;
     medians(&mut page, &outcome.medians);
     programs(&mut page, "## Benches that ran", &outcome.benches);
+    programs(&mut page, "## Programs of patterns", &outcome.patterns);
     programs(&mut page, "## Examples", &outcome.examples);
     Ok(page.into_text())
 }
@@ -141,14 +165,25 @@ fn tests(page: &mut Page, runs: &[TestRun]) {
     }
 }
 
-fn stress(page: &mut Page, lines: &[(String, String)]) {
-    if lines.is_empty() {
+fn sanitizer(page: &mut Page, rows: &[patterns::Row]) {
+    if rows.is_empty() {
         return;
     }
-    page.heading("## Stress");
-    let rows: Vec<Vec<String>> =
-        lines.iter().map(|(test, counts)| vec![test.clone(), counts.clone()]).collect();
-    page.table(&[words("test"), words("counts")], &rows);
+    page.heading("## Under compute-sanitizer");
+    if let Some(reason) = rows.iter().find_map(|row| row.get(ABSENT)) {
+        page.sentence(&format!("Not checked: {}.", reason.replace('_', " ")));
+        return;
+    }
+    let is_clean = |row: &&patterns::Row| patterns::word(row, "verdict") == "clean";
+    let clean = rows.iter().filter(is_clean).count();
+    let all = rows.len();
+    page.sentence(&format!("{clean} of {all} scenario tests were clean under its memcheck."));
+    let bad = rows.iter().filter(|row| !is_clean(row));
+    let bad: Vec<Vec<String>> =
+        bad.map(|row| vec![patterns::word(row, "test").to_owned()]).collect();
+    if !bad.is_empty() {
+        page.table(&[words("not clean")], &bad);
+    }
 }
 
 fn replays(page: &mut Page, runs: &[ReplayRun]) -> Result<()> {

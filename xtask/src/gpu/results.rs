@@ -1,8 +1,8 @@
-//! The files a run leaves, seven at most, and how they are read again.
+//! The files a run leaves, eight at most, and how they are read again.
 //!
 //! `probe.json` machine and pack; `tests.json` and `tests.txt` verdicts and words of the tests;
-//! `stress.txt` and `replay.jsonl` one line a stress and a trace; `benches.txt` and
-//! `examples.txt` the words of each program under its heading.
+//! `replay.jsonl` one line a trace; `benches.txt`, `examples.txt` and `patterns.txt` the words of
+//! each program under its heading; `sanitizer.txt` one line a test.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -17,10 +17,11 @@ use super::process::Ended;
 pub(crate) const PROBE: &str = "probe.json";
 pub(crate) const TESTS: &str = "tests.json";
 pub(crate) const TEST_WORDS: &str = "tests.txt";
-pub(crate) const STRESS: &str = "stress.txt";
 pub(crate) const REPLAYS: &str = "replay.jsonl";
 pub(crate) const BENCHES: &str = "benches.txt";
 pub(crate) const EXAMPLES: &str = "examples.txt";
+pub(crate) const PATTERNS: &str = "patterns.txt";
+pub(crate) const SANITIZER: &str = "sanitizer.txt";
 
 /// How many bytes of one program's output are kept, from its end.
 const WORDS_BYTES_MAX: usize = 64 << 10;
@@ -33,6 +34,9 @@ pub(crate) struct TestRun {
     pub(crate) passed: bool,
     pub(crate) how: String,
     pub(crate) seconds: f64,
+    /// What followed `stress: ` in the lines it printed.
+    #[serde(default)]
+    pub(crate) stress: Vec<String>,
 }
 
 /// What came of one replay; `line` is what `wellspring replay --json` printed.

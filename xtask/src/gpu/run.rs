@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use super::manifest::{Entry, Kind, Manifest};
 use super::probe::{Packed, Probe};
 use super::results::{
-    BENCHES, EXAMPLES, PROBE, REPLAYS, Results, STRESS, TEST_WORDS, TESTS, TestRun,
+    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, Results, SANITIZER, TEST_WORDS, TESTS, TestRun,
 };
-use super::{benches, process, replays, suite};
+use super::{benches, patterns, process, replays, sanitizer, suite};
 
 /// How many programs and tests passed and failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,7 +35,8 @@ struct Run {
 pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Result<Totals> {
     let pack = pack.canonicalize().with_context(|| format!("opening {}", pack.display()))?;
     let manifest = Manifest::read(&pack)?;
-    let order = [Kind::Test, Kind::Replay, Kind::Example, Kind::Bench];
+    let order =
+        [Kind::Test, Kind::Replay, Kind::Example, Kind::Bench, Kind::Pattern, Kind::Sanitize];
     let wanted = order.into_iter().filter(|kind| only.is_empty() || only.contains(kind));
     let wanted: Vec<Kind> = wanted.collect();
     let stale: Vec<&str> = wanted.iter().flat_map(|kind| files_of(*kind)).copied().collect();
@@ -43,7 +44,7 @@ pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Resul
     let scratch = tempfile::tempdir().context("making a folder for temporary files")?;
     let totals = Totals::default();
     let mut run = Run { pack, manifest, probe, results, scratch, totals };
-    run.describe()?;
+    run.describe(&wanted)?;
     for kind in wanted {
         run.kind(kind)?;
     }
@@ -52,21 +53,31 @@ pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Resul
 
 fn files_of(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Test => &[TESTS, TEST_WORDS, STRESS],
+        Kind::Test => &[TESTS, TEST_WORDS],
         Kind::Replay => &[REPLAYS],
         Kind::Bench => &[BENCHES],
         Kind::Example => &[EXAMPLES],
+        Kind::Pattern => &[PATTERNS],
+        Kind::Sanitize => &[SANITIZER],
     }
 }
 
 impl Run {
-    fn describe(&mut self) -> Result<()> {
+    fn describe(&mut self, wanted: &[Kind]) -> Result<()> {
+        // What tests measured in an earlier part of the same run stays.
+        if !wanted.contains(&Kind::Test)
+            && let Ok(earlier) = self.results.read_json::<Probe>(PROBE)
+        {
+            self.probe.measured = earlier.measured;
+        }
         let count = |kind| self.manifest.of_kind(kind).count();
         self.probe.packed = Packed {
             tests: self.manifest.test_count(),
             replays: count(Kind::Replay),
             benches: count(Kind::Bench),
             examples: count(Kind::Example),
+            patterns: count(Kind::Pattern),
+            sanitized: self.manifest.of_kind(Kind::Sanitize).map(|entry| entry.tests.len()).sum(),
         };
         self.probe.commit.clone_from(&self.manifest.commit);
         self.probe.packed_at.clone_from(&self.manifest.packed_at);
@@ -86,6 +97,8 @@ impl Run {
                 Kind::Replay => self.replay(entry)?,
                 Kind::Bench => self.bench(entry)?,
                 Kind::Example => self.example(entry)?,
+                Kind::Pattern => self.pattern(entry)?,
+                Kind::Sanitize => self.sanitize(entry)?,
             }
         }
         Ok(())
@@ -129,9 +142,47 @@ impl Run {
         Ok(())
     }
 
+    fn pattern(&mut self, entry: &Entry) -> Result<()> {
+        let mut command = self.command(entry);
+        let (ended, passed) =
+            patterns::run(entry, &mut command, self.scratch.path(), &self.results)?;
+        self.count(passed, &format!("pattern {}", entry.name), &ended.describe(), ended.seconds);
+        Ok(())
+    }
+
+    fn sanitize(&mut self, entry: &Entry) -> Result<()> {
+        let device = self.probe.device;
+        let tool = match sanitizer::find(device) {
+            Ok(tool) => tool,
+            Err(reason) => {
+                println!("absent sanitizer: {reason}");
+                return sanitizer::absent(&self.results, reason);
+            }
+        };
+        let pack = self.pack.clone();
+        let command = |program: &Path| {
+            let mut command = Command::new(program);
+            command.env("WELLSPRING_DEVICE", device.as_str()).current_dir(&pack);
+            command
+        };
+        let scratch = self.scratch.path();
+        let checked = sanitizer::run(&tool, entry, &command, scratch, &self.results)?;
+        for one in checked {
+            self.count(one.clean, &format!("sanitizer {}", one.test), &one.how, one.seconds);
+        }
+        Ok(())
+    }
+
     fn command(&self, entry: &Entry) -> Command {
         let device = self.probe.device;
-        let mut command = Command::new(self.pack.join(&entry.file));
+        let file = self.pack.join(&entry.file);
+        let mut command = if file.extension().is_some_and(|extension| extension == "py") {
+            let mut python = Command::new("python3");
+            python.arg(file);
+            python
+        } else {
+            Command::new(file)
+        };
         command.args(entry.arguments_for(device, &self.pack));
         command.env("WELLSPRING_DEVICE", device.as_str()).current_dir(&self.pack);
         command

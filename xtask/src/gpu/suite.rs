@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::manifest::Entry;
 use super::process::{self, Ended};
-use super::results::{Results, STRESS, TEST_WORDS, TestRun};
+use super::results::{Results, TEST_WORDS, TestRun};
 
 /// The names in what a test binary prints for `--list --format terse`.
 pub(crate) fn listed(text: &str) -> Vec<String> {
@@ -32,9 +32,7 @@ pub(crate) fn run(
     let ended = process::run(command, Duration::from_secs(entry.seconds_max), scratch)?;
     let name = format!("{}::{test}", entry.name);
     results.append_words(TEST_WORDS, &name, &ended)?;
-    for line in reported(&ended, test, "stress: ") {
-        results.append(STRESS, &format!("{name}: {line}"))?;
-    }
+    let stress = reported(&ended, test, "stress: ").into_iter().map(String::from).collect();
     for line in reported(&ended, test, "probe: ") {
         if let Some((fact, value)) = line.split_once('=') {
             measured.insert(fact.trim().to_owned(), value.trim().to_owned());
@@ -43,7 +41,7 @@ pub(crate) fn run(
     let passed = has_passed(&ended);
     let how = how_it_ended(&ended, passed);
     let (binary, test) = (entry.name.clone(), test.to_owned());
-    Ok(TestRun { binary, test, passed, how, seconds: ended.seconds })
+    Ok(TestRun { binary, test, passed, how, seconds: ended.seconds, stress })
 }
 
 /// A test that was filtered out also ends with success, so the count must say that one ran.

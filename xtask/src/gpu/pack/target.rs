@@ -12,6 +12,8 @@ const FEATURE_SIM: &str = "sim";
 /// The package of the `wellspring` command, and the binary of it that travels.
 const TOOL_PACKAGE: &str = "cli";
 const TOOL: &str = "wellspring";
+/// The package whose benches measure patterns.
+const PATTERN_PACKAGE: &str = "patterns";
 
 /// One program to build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(crate) struct Target {
 pub(crate) enum Use {
     Test,
     Bench,
+    /// A bench that measures patterns, and speaks lines of its own.
+    Pattern,
     Example,
     Tool,
 }
@@ -35,7 +39,7 @@ impl Target {
     pub(crate) fn file_name(&self) -> String {
         match self.usage {
             Use::Test => format!("tests/{}", self.package),
-            Use::Bench => format!("benches/{}", self.name),
+            Use::Bench | Use::Pattern => format!("benches/{}", self.name),
             Use::Example => format!("examples/{}", self.name),
             Use::Tool => self.name.clone(),
         }
@@ -45,7 +49,7 @@ impl Target {
     pub(crate) fn build(&self, shell: &Shell) -> Result<PathBuf> {
         let (command, selector) = match self.usage {
             Use::Test => ("test --no-run --release", "--test"),
-            Use::Bench => ("bench --no-run", "--bench"),
+            Use::Bench | Use::Pattern => ("bench --no-run", "--bench"),
             Use::Example => ("build --release", "--example"),
             Use::Tool => ("build --release", "--bin"),
         };
@@ -78,7 +82,7 @@ fn targets(metadata: &Value) -> Vec<Target> {
             let mut features = texts(target, "required-features");
             let optional = match usage {
                 Use::Test => [FEATURE_GPU, FEATURE_SIM].as_slice(),
-                Use::Bench | Use::Example => &[FEATURE_SIM],
+                Use::Bench | Use::Pattern | Use::Example => &[FEATURE_SIM],
                 Use::Tool => &[],
             };
             for feature in optional {
@@ -100,6 +104,7 @@ fn usage(package: &Value, target: &Value) -> Option<Use> {
     let package_name = text(package, "name");
     match texts(target, "kind").first()?.as_str() {
         "test" if name == FEATURE_GPU && has_feature(package, FEATURE_GPU) => Some(Use::Test),
+        "bench" if package_name == PATTERN_PACKAGE => Some(Use::Pattern),
         "bench" => Some(Use::Bench),
         // An example may be a library for other programs to open, which nobody can run.
         "example" if !texts(target, "crate_types").iter().any(|kind| kind == "cdylib") => {

@@ -7,7 +7,26 @@ use serde_json::json;
 use super::write;
 use crate::gpu::Device;
 use crate::gpu::probe::{Gpu, Packed, Probe};
-use crate::gpu::results::{BENCHES, EXAMPLES, PROBE, REPLAYS, Results, STRESS, TESTS, TestRun};
+use crate::gpu::results::{
+    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, Results, SANITIZER, TESTS, TestRun,
+};
+
+const PATTERN_LINES: &str = "\
+pattern: pattern=three_streams strategy=unsynchronized ns=100000000 ns_min=100000000 \
+ns_max=100000000 active_peak_bytes=1048576000 reserved_peak_bytes=1048576000 waits=0
+pattern: pattern=three_streams strategy=record_stream ns=101000000 ns_min=100000000 \
+ns_max=103000000 active_peak_bytes=125829120 reserved_peak_bytes=125829120 waits=390
+pattern: pattern=three_streams strategy=hand_tuned ns=100000000 ns_min=100000000 \
+ns_max=100000000 active_peak_bytes=104857600 reserved_peak_bytes=104857600 waits=0
+pattern: pattern=three_streams strategy=bound_0_mib ns=120000000 ns_min=120000000 \
+ns_max=120000000 active_peak_bytes=52428800 reserved_peak_bytes=52428800 waits=0
+pattern: pattern=three_streams strategy=bound_64_mib ns=100000000 ns_min=100000000 \
+ns_max=100000000 active_peak_bytes=115343360 reserved_peak_bytes=115343360 waits=0
+peer: library=torch_2.11 pattern=three_streams strategy=unsynchronized ns=100000000 \
+ns_min=100000000 ns_max=100000000 active_peak_bytes=1048576000 reserved_peak_bytes=1048576000
+peer: library=torch_2.11 pattern=three_streams strategy=record_stream ns=99000000 \
+ns_min=98000000 ns_max=100000000 active_peak_bytes=838860800 reserved_peak_bytes=838860800
+places: pattern=three_streams policy=deterministic runs=20 allocations=200 distinct=1";
 
 fn probe(packed: Packed) -> Probe {
     let [name, driver, memory, compute_capability, mig_mode] =
@@ -27,7 +46,9 @@ fn probe(packed: Packed) -> Probe {
 
 fn test_run(test: &str, passed: bool) -> TestRun {
     let how = String::from(if passed { "exit 0" } else { "exit 101" });
-    TestRun { binary: String::from("wellspring"), test: test.to_owned(), passed, how, seconds: 0.5 }
+    let stress = vec![String::from("test=order allocations=200 own_stream=50 mismatches=0")];
+    let (binary, test) = (String::from("wellspring"), test.to_owned());
+    TestRun { binary, test, passed, how, seconds: 0.5, stress }
 }
 
 fn replay(name: &str, ours: u64, theirs: u64) -> String {
@@ -47,10 +68,17 @@ fn replay(name: &str, ours: u64, theirs: u64) -> String {
 fn results() -> (PathBuf, Results) {
     let folder = crate::test_folder("report");
     let results = Results::at(&folder);
-    let packed = Packed { tests: 2, replays: 2, benches: 1, examples: 1 };
+    let packed =
+        Packed { tests: 2, replays: 2, benches: 1, examples: 1, patterns: 1, sanitized: 2 };
     results.write_json(PROBE, &probe(packed)).unwrap();
     results.write_json(TESTS, &[test_run("order", true), test_run("reuse", false)]).unwrap();
-    results.append(STRESS, "wellspring::stress: allocations=1000000 mismatches=0").unwrap();
+    results
+        .append(PATTERNS, &format!("== patterns: exit 0 after 9.00 s\n{PATTERN_LINES}"))
+        .unwrap();
+    for (test, verdict) in [("order", "clean"), ("reuse", "bad")] {
+        let line = format!("sanitizer: test={test} verdict={verdict} seconds=1.00");
+        results.append(SANITIZER, &line).unwrap();
+    }
     results.append(REPLAYS, &replay("small", 3 << 20, 4 << 20)).unwrap();
     results.append(REPLAYS, &replay("large", 5 << 20, 4 << 20)).unwrap();
     let medians =
@@ -73,7 +101,15 @@ fn the_page_holds_every_result() {
         "| free waits | yes |",
         "| wellspring | 1 | 1 | 1.0 |",
         "| wellspring::reuse | exit 101 |",
-        "| wellspring::stress | allocations=1000000 mismatches=0 |",
+        "| wellspring::order | order | 200 | 25.00 % |",
+        "1 of 2 scenario tests were clean",
+        "| reuse |",
+        "### three_streams",
+        "| record_stream | 101.0 | 100.0 to 103.0 | 1.010 | 120.00 MiB | 1.20 |",
+        "| torch_2.11: record_stream | 99.0 | 98.0 to 100.0 | 0.990 | 800.00 MiB | 8.00 |",
+        "Default: 1.010 times the best of all bounds, and 1.09 times the memory of the smallest",
+        "![three_streams: time against memory](benchmarks-three_streams.svg)",
+        "| three_streams | deterministic | 20 | 200 | 1 |",
         "| small | passed | 4.00 MiB | 3.00 MiB | 25.0 % | 0 B | 0.950 | 7 | 12,345 | 31 | 80.5 |",
         "More reserved than PyTorch's recorded peak: large.",
         "| pair/ours | 60.0 | 59.0 to 61.0 | 5.00 |",
@@ -108,6 +144,8 @@ fn fewer_than_were_packed_is_refused_and_no_page_is_written() {
         (Packed { replays: 3, ..Packed::default() }, "3 replays were packed and 2 ran"),
         (Packed { benches: 2, ..Packed::default() }, "2 benches were packed and 1 ran"),
         (Packed { examples: 2, ..Packed::default() }, "2 examples were packed and 1 ran"),
+        (Packed { patterns: 2, ..Packed::default() }, "2 patterns were packed and 1 ran"),
+        (Packed { sanitized: 3, ..Packed::default() }, "3 sanitized tests were packed and 2 ran"),
     ] {
         results.write_json(PROBE, &probe(packed)).unwrap();
         let refusal = write(&folder, &file).unwrap_err().to_string();

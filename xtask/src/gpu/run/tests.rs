@@ -6,7 +6,9 @@ use std::process::Command;
 use super::{Totals, run};
 use crate::gpu::manifest::{Entry, Kind, Manifest};
 use crate::gpu::probe::{Probe, probe};
-use crate::gpu::results::{BENCHES, PROBE, REPLAYS, ReplayRun, Results, STRESS, TESTS, TestRun};
+use crate::gpu::results::{
+    BENCHES, PATTERNS, PROBE, REPLAYS, ReplayRun, Results, SANITIZER, TESTS, TestRun,
+};
 use crate::gpu::{Device, report};
 
 /// Answers as libtest does when it is asked for one test with `--exact`.
@@ -55,6 +57,7 @@ fn pack(tests: &[&str], seconds_max: u64) -> PathBuf {
         script(&pack, name, text);
     }
     script(&pack, "example", "echo hello");
+    std::fs::write(pack.join("peer.py"), "print('pattern: pattern=equal ns=1')\n").unwrap();
     std::fs::write(pack.join("a.pickle"), LINE).unwrap();
     let replay = ["replay", "{pack}/a.pickle", "{device}"];
     let entries = vec![
@@ -62,6 +65,8 @@ fn pack(tests: &[&str], seconds_max: u64) -> PathBuf {
         entry("wellspring", Kind::Replay, &replay, &[]),
         entry("bench", Kind::Bench, &[], &[]),
         entry("example", Kind::Example, &[], &[]),
+        entry("peer.py", Kind::Pattern, &[], &[]),
+        entry("suite", Kind::Sanitize, &[], tests),
     ];
     Manifest::new(String::from("abc"), String::from("now"), entries).write(&pack).unwrap();
     pack
@@ -71,10 +76,13 @@ fn pack(tests: &[&str], seconds_max: u64) -> PathBuf {
 fn a_whole_pack_runs_and_its_results_become_a_page() {
     let (pack, out) = (pack(&["good"], 60), crate::test_folder("out"));
     let totals = run(&pack, probe(Device::Sim), &out, &[]).unwrap();
-    assert_eq!(totals, Totals { passed: 4, failed: 0 });
+    assert_eq!(totals, Totals { passed: 5, failed: 0 });
     let results = Results::at(&out);
-    let stress = results.read(STRESS).unwrap();
-    assert_eq!(stress, "suite::good: device=sim mismatches=0\n");
+    let tests: Vec<TestRun> = results.read_json(TESTS).unwrap();
+    assert_eq!(tests[0].stress, ["device=sim mismatches=0"]);
+    assert!(results.read(PATTERNS).unwrap().contains("pattern: pattern=equal ns=1"));
+    let checked = results.read(SANITIZER).unwrap();
+    assert_eq!(checked, "sanitizer: absent=a_simulated_device_has_none\n");
     let measured = results.read_json::<Probe>(PROBE).unwrap().measured;
     assert_eq!(measured.get("free waits").map(String::as_str), Some("no"));
     assert!(results.read(BENCHES).unwrap().contains("median_ns 5.00 4.00 6.00 pair"));

@@ -82,7 +82,7 @@ fn code_of_the_users_runs_under_no_lock_of_ours() {
         let held = lock.lock().expect("no panic");
         scope.spawn(|| drop(allocator.allocate(&stream, 64 * WHOLE).expect("memory")));
         hears(&hook_reached);
-        // The other thread waits for the lock that this one under_every_schedule.
+        // The other thread waits for the lock that this one holds.
         scope.spawn(|| {
             drop(allocator.allocate(&stream, WHOLE).expect("a cached block"));
             done.send(()).expect("somebody listens");

@@ -6,6 +6,7 @@ mod contexts;
 mod errors;
 mod events;
 mod exit;
+mod kept;
 mod locks;
 mod pools;
 mod streams;

@@ -11,6 +11,7 @@ use allocator::{Allocator, Block, Hold, Use};
 use streams::launch::{DeviceSlice, DeviceSliceMut};
 use streams::{DeviceBytes, DevicePart, Stream, StreamOrder, Submission};
 
+use crate::current_pool::CurrentPool;
 use crate::error::Error;
 use crate::pinned::PinnedBuffer;
 use crate::runtime::Runtime;
@@ -83,25 +84,33 @@ impl Pattern {
 }
 
 impl<T: DeviceCopy> DeviceBuffer<T> {
-    /// A buffer whose content is whatever was there before.
+    /// A buffer whose content is whatever was there before; from the thread's
+    /// [`CurrentPool`](crate::CurrentPool) if it entered one of this runtime.
     ///
     /// # Errors
     /// There is no memory for it; see [`allocator::AllocError`].
     #[track_caller]
     pub fn new(runtime: &Runtime, stream: &Stream, len: usize) -> Result<Self, Error> {
-        Self::new_in(runtime.allocator(), stream, len)
+        match CurrentPool::get(runtime.allocator()) {
+            Some(pool) => Self::new_in(&pool, stream, len),
+            None => Self::new_in(runtime.allocator(), stream, len),
+        }
     }
 
-    /// The same, from an allocator of your own.
+    /// The same, from a [`Pool`](allocator::Pool), or from an allocator of your own.
     ///
     /// # Errors
     /// There is no memory for it.
     #[track_caller]
-    pub fn new_in(allocator: &Allocator, stream: &Stream, len: usize) -> Result<Self, Error> {
+    pub fn new_in(
+        memory: &impl AsRef<Allocator>,
+        stream: &Stream,
+        len: usize,
+    ) -> Result<Self, Error> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).and_then(|bytes| u64::try_from(bytes).ok());
         let bytes = bytes.ok_or(Error::TooLong { len, element_bytes })?;
-        let block = allocator.allocate(stream, bytes)?;
+        let block = memory.as_ref().allocate(stream, bytes)?;
         Ok(Self { block, home: stream.order().clone(), len, element: PhantomData })
     }
 

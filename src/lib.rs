@@ -47,6 +47,7 @@
 //! | `copy_(…, non_blocking=True)` | [`DeviceBuffer::copy_from_pinned`] |
 //! | `torch.cuda.graph(g)`, `g.replay()` | [`Stream::begin_capture`], [`GraphExec::launch`] |
 //! | `torch.cuda.memory_stats()` | [`Runtime::stats`] |
+//! | `torch.cuda.MemPool()`, `use_mem_pool(pool)` | [`Runtime::create_pool`], [`CurrentPool`] |
 //! | `active_bytes` minus `allocated_bytes` | `pending_bytes` of [`Stats`] |
 //! | `torch.cuda.memory_snapshot()` | [`Allocator::snapshot`] |
 //! | (no equal: why cached memory is of no use) | [`Allocator::stranded`] |
@@ -79,6 +80,7 @@ mod buffer;
 mod build_stamp;
 mod builder;
 mod choice;
+mod current_pool;
 mod error;
 mod observers;
 mod pinned;
@@ -90,6 +92,7 @@ pub use buffer::{DeviceBuffer, DeviceCopy};
 pub use build_stamp::{BUILD, BuildStamp};
 pub use builder::Builder;
 pub use choice::{DEVICE_VARIABLE, DeviceChoice, open_from_environment};
+pub use current_pool::CurrentPool;
 pub use error::{Error, OpenError};
 pub use observers::Observer;
 pub use pinned::PinnedBuffer;
@@ -100,8 +103,8 @@ pub use runtime::{open_or_simulated, simulated};
 pub use simulation::Simulation;
 
 pub use allocator::{
-    self, AllocError, Allocator, Block, Config, FreeError, Hold, OutOfMemory, Policy, Snapshot,
-    Stats, Stranded, StrandedCause, Use,
+    self, AllocError, Allocator, Block, Config, FreeError, Hold, OutOfMemory, Policy, Pool,
+    Snapshot, Stats, Stranded, StrandedCause, Use,
 };
 pub use bytemuck;
 #[cfg(feature = "sim")]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use allocator::{Allocator, Stats};
+use allocator::{Allocator, Config, Pool, Stats};
 use streams::{Context, Device, Driver, Module, Stream, StreamOptions};
 
 use crate::builder::Builder;
@@ -165,6 +165,14 @@ impl Runtime {
     /// that came free. See [`Allocator::poll`].
     pub fn poll(&self) -> u64 {
         self.inner.allocator.poll()
+    }
+
+    /// A private pool of the device's memory, with a policy, limit and figures of its own. See
+    /// [`Allocator::create_pool`], [`DeviceBuffer::new_in`](crate::DeviceBuffer::new_in) and
+    /// [`CurrentPool`](crate::CurrentPool). No driver call.
+    #[must_use = "a pool that is not kept goes at once"]
+    pub fn create_pool(&self, config: Config) -> Pool {
+        self.inner.allocator.create_pool(config)
     }
 
     /// A new stream, which runs beside all others.

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod opening;
+mod pools;
 
 use cuda_sim::{DeviceProfile, Schedule};
 

@@ -10,6 +10,7 @@ pub mod exit;
 pub mod lifecycle;
 pub mod limits;
 pub mod order;
+pub mod pools;
 pub mod raw;
 pub mod rig;
 pub mod snapshot;
@@ -140,6 +141,15 @@ scenarios! {
         a_request_is_told_why_it_cannot_use_what_is_there
         a_retired_streams_cache_becomes_everyones
         under_the_pytorch_policy_a_retired_cache_is_inherited_or_given_back
+    }
+    pools {
+        a_pool_keeps_its_memory_apart
+        each_pool_has_a_policy_of_its_own
+        limits_hold_for_a_pool_and_for_all_of_them
+        a_deterministic_pool_is_left_as_it_is
+        a_dropped_pool_goes_when_its_last_block_is_complete
+        a_complete_pool_goes_with_its_last_handle
+        a_pool_outlives_its_allocator
     }
     exit {
         an_allocator_may_go_while_blocks_are_pending

@@ -9,19 +9,21 @@ use streams::order::StreamSlot;
 use streams::{Context, Stream, StreamOrder};
 
 use crate::bursts::Bursts;
-use crate::bytes::{Bytes, REQUEST_BYTES_MAX, round_up};
+use crate::bytes::{REQUEST_BYTES_MAX, round_up};
 use crate::config::{Config, Sabotage};
 use crate::error::{AllocError, FreeError};
+use crate::family::Family;
 use crate::grow::GrowthError;
 use crate::handle::{Block, RawBlock};
+use crate::make::{Means, best_source};
 use crate::observe::Watch;
 use crate::pace::Pace;
 use crate::release::BlockKey;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::{Shard, ShardSetup, ShardState};
-use crate::source::{PlainSource, Source, VmmSource};
+use crate::source::Source;
 use crate::stats::SharedCounters;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::table::{ShardTable, place};
 use crate::view::View;
 use crate::wait::Need;
@@ -52,15 +54,19 @@ pub(crate) struct Inner {
     pub(crate) bursts: Bursts,
     /// What waits have cost.
     pub(crate) pace: Pace,
-    identity: u64,
-    setup: ShardSetup,
-    limit: AtomicU64,
+    /// The pools beside this one, and what they share.
+    pub(crate) family: Arc<Family>,
+    /// Whether it is the allocator's own pool, which ends the family with it.
+    pub(crate) is_first: bool,
+    pub(crate) identity: u64,
+    pub(crate) setup: ShardSetup,
+    pub(crate) limit: AtomicU64,
     /// The limit as the fast way reads it: 0 if somebody watches, so that it is left at once.
-    quick_limit: AtomicU64,
+    pub(crate) quick_limit: AtomicU64,
     pub(crate) watch: Watch,
-    /// What the device has: no limit is above it.
-    limit_max: u64,
-    pending_max: u64,
+    /// What the device has.
+    pub(crate) total: u64,
+    pub(crate) pending_max: u64,
     /// Every stream this allocator has met, so that a point leads back to its stream.
     pub(crate) orders: Mutex<BTreeMap<StreamSlot, StreamOrder>>,
 }
@@ -94,33 +100,13 @@ impl Allocator {
     ) -> Result<Self, AllocError> {
         let total = context.device().total_bytes()?;
         let limit_max = total.min(REQUEST_BYTES_MAX);
-        let limit = config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max));
-        let bound = Config::pending_bound(Bytes(total)).0;
-        let counters = Arc::new(SharedCounters::new());
-        let view = View::of(config.policy, context);
-        if config.learns_depth() {
-            context.time_fences();
-        }
-        let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
-        let inner = Inner {
-            context: context.clone(),
-            source,
-            view,
-            pending_max: config.pending_bytes_max.unwrap_or(bound),
-            config,
-            shards: ShardTable::new(),
-            counters,
-            bursts: Bursts::default(),
-            pace: Pace::default(),
-            identity: next_identity(),
-            setup,
-            quick_limit: AtomicU64::new(if watch.is_on() { 0 } else { limit }),
-            limit: AtomicU64::new(limit),
-            watch,
-            limit_max,
-            orders: Mutex::new(BTreeMap::new()),
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        let family =
+            Family::new(config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max)));
+        let means =
+            Means { context: context.clone(), source, total, watch, family: Arc::new(family) };
+        let inner = Arc::new(Inner::new(means, config, true));
+        inner.family.set_first(&inner);
+        Ok(Self { inner })
     }
 
     /// Gives `bytes` of device memory, ready for the next operation submitted to `stream`.
@@ -200,11 +186,15 @@ impl Allocator {
         self.inner.source.name()
     }
 
-    /// Changes the most bytes that may be reserved, at most what the device has. A limit below what is reserved now only
-    /// stops growth.
+    /// Changes the most bytes that may be reserved, at most what the device has: by this
+    /// allocator with all its pools; or, of a pool's own, by that pool alone. A limit below what is
+    /// reserved now only stops growth.
     pub fn set_limit(&self, bytes: u64) {
-        let limit = bytes.min(self.inner.limit_max);
+        let limit = bytes.min(self.inner.limit_max());
         self.inner.limit.store(limit, Ordering::Relaxed);
+        if self.inner.is_first {
+            self.inner.family.set_limit(limit);
+        }
         if !self.inner.watch.is_on() {
             self.inner.quick_limit.store(limit, Ordering::Relaxed);
         }
@@ -218,6 +208,7 @@ impl Allocator {
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
         self.inner.check_context()?;
         self.inner.synchronize_pending();
+        self.inner.family.reap_and_wait();
         self.inner.trim(u64::MAX).map_err(AllocError::Source)
     }
 
@@ -228,25 +219,10 @@ impl Allocator {
     /// The driver's failure to take a piece; that piece is leaked and never used again.
     pub fn trim(&self, bytes: u64) -> Result<u64, AllocError> {
         self.inner.check_context()?;
-        if self.inner.config.policy.polls() {
-            self.inner.poll_all();
-        }
+        self.inner.learn_by_asking();
+        self.inner.family.reap();
         self.inner.trim(bytes).map_err(AllocError::Source)
     }
-}
-
-/// The best way to memory that the device has.
-pub(crate) fn best_source(context: &Context) -> Result<Arc<dyn Source>, AllocError> {
-    Ok(match VmmSource::new(context)? {
-        Some(vmm) => Arc::new(vmm),
-        None => Arc::new(PlainSource::new(context)),
-    })
-}
-
-fn next_identity() -> u64 {
-    static NEXT: StaticU64 = StaticU64::new(1);
-    // Kept below 2^31, so that it fits beside a slot in a raw token.
-    NEXT.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 33)
 }
 
 impl fmt::Debug for Allocator {
@@ -311,7 +287,7 @@ impl Inner {
         request: &Request<'_>,
     ) -> Result<(StreamSlot, Taken), AllocError> {
         let order = request.order;
-        if self.limit() < request.size {
+        if self.reach() < request.size {
             return Err(self.refusal(order, request.requested));
         }
         let shard = self.shard_of(order);
@@ -329,7 +305,7 @@ impl Inner {
         if let Some(first) = self.context.first_error() {
             AllocError::Driver(streams::Error::from(first))
         } else if order.is_in(&self.context) {
-            AllocError::TooLarge { wanted_bytes: bytes, limit_bytes: self.limit() }
+            AllocError::TooLarge { wanted_bytes: bytes, limit_bytes: self.reach() }
         } else {
             AllocError::ForeignStream { stream_id: order.id() }
         }
@@ -404,54 +380,6 @@ impl Inner {
             })
     }
 
-    /// Asks the device how far the streams came whose free blocks could serve the request; false
-    /// if there was nobody to ask.
-    pub(crate) fn poll(&self, request: &Request<'_>) -> bool {
-        let crosses = self.config.policy.crosses_streams();
-        let own = request.order.slot();
-        let mut slots: Vec<StreamSlot> = Vec::new();
-        for (index, shard) in self.shards.iter() {
-            if index != place(own) && (!crosses || shard.free_bytes_hint() < request.size) {
-                continue;
-            }
-            shard.with(|state| {
-                slots.extend(state.limbo.streams());
-                if index != place(own) || request.complete_only {
-                    slots.push(state.order.slot());
-                }
-            });
-        }
-        slots.sort_unstable();
-        slots.dedup();
-        let orders: Vec<StreamOrder> =
-            slots.into_iter().filter_map(|slot| self.order_of(slot)).collect();
-        for order in &orders {
-            // A stream that cannot be asked stays as unknown as it was.
-            let _unanswered = order.poll();
-        }
-        !orders.is_empty()
-    }
-
-    pub(crate) fn poll_all(&self) {
-        let orders: Vec<StreamOrder> = self.orders.lock().values().cloned().collect();
-        for order in orders {
-            let _unanswered = order.poll();
-        }
-    }
-
-    /// Blocks the host until every cached block is complete.
-    fn synchronize_pending(&self) {
-        for point in self.all_pending() {
-            if let Some(order) = self.order_of(point.stream) {
-                // What cannot be waited for stays pending, and is not given back.
-                let _still_pending = order.synchronize_point(point);
-            }
-        }
-        for (_, shard) in self.shards.iter() {
-            shard.with(|state| state.sweep());
-        }
-    }
-
     /// How much speaks for a wait on the device before memory grows.
     fn need_of(&self, size: u64) -> Need {
         let pending = self.counters.pending.load(Ordering::Relaxed);
@@ -500,6 +428,9 @@ impl Drop for Inner {
     /// What cannot be waited for is leaked rather than unmapped under running work. On a context
     /// that has failed nothing is called, and the driver takes everything back with the context.
     fn drop(&mut self) {
+        if self.is_first {
+            self.family.close();
+        }
         if self.context.first_error().is_some() {
             return;
         }

@@ -49,6 +49,8 @@ pub struct OutOfMemory {
     pub reserved_bytes: u64,
     /// The most it may hold, in bytes.
     pub limit_bytes: u64,
+    /// Device memory held by the other pools of the same allocator, in bytes.
+    pub other_pools_bytes: u64,
     /// In blocks handed out, in bytes.
     pub allocated_bytes: u64,
     /// Freed but still in use by a stream or a hold, in bytes.
@@ -85,6 +87,9 @@ impl fmt::Display for OutOfMemory {
             Bytes(self.allocated_bytes),
             Bytes(self.pending_bytes),
         )?;
+        if 0 < self.other_pools_bytes {
+            write!(f, "; other pools hold {}", Bytes(self.other_pools_bytes))?;
+        }
         for usage in self.streams.iter().take(4) {
             write!(
                 f,

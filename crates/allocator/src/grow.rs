@@ -62,10 +62,11 @@ impl Inner {
         step: Step,
         at_least: u64,
     ) -> Result<Taken, GrowthError> {
+        self.family.reap();
         let stretch = self.find_stretch(shard, request, at_least)?;
         let bytes = stretch.missing_bytes();
         self.recycle(bytes);
-        if !self.counters.reserve(bytes, self.limit()) {
+        if !self.reserve_memory(bytes) {
             let _closed = shard.with(|state| state.give_back_stretch(&stretch));
             return Err(GrowthError::NoRoom);
         }
@@ -81,7 +82,7 @@ impl Inner {
             }
             Err((committed, error)) => {
                 drop(committed);
-                self.counters.unreserve(bytes);
+                self.unreserve_memory(bytes);
                 let _closed = shard.with(|state| state.give_back_stretch(&stretch));
                 Err(growth_error(error))
             }
@@ -152,7 +153,7 @@ impl Inner {
     fn open_region(&self, request: &Request<'_>) -> Result<Arc<dyn Region>, GrowthError> {
         // A source that gives memory whole spends the device's memory here already.
         let taken = self.source.segment_bytes(request.kind, request.size).max(request.size);
-        if self.limit() < self.counters.reserved.load(Ordering::Relaxed) + taken {
+        if !self.has_room_for(taken) {
             return Err(GrowthError::NoRoom);
         }
         self.source.open(request.kind, request.size).map_err(growth_error)

@@ -40,8 +40,11 @@ impl Inner {
         if let Some(served) = self.serve_by_wait(request, Need::LastResort) {
             return Ok(served);
         }
-        // Rung 3: cached memory goes back to make room for growth.
+        // Rung 3: cached memory goes back to make room for growth, then that of other pools.
         if let Some(served) = self.trim_and_grow(shard, request)? {
+            return Ok(served);
+        }
+        if let Some(served) = self.trim_others_and_grow(shard, request, Self::learn_by_asking)? {
             return Ok(served);
         }
         // Rung 4: the host waits for the cheapest block that would be enough.
@@ -55,7 +58,8 @@ impl Inner {
                 return Ok(served);
             }
         }
-        // Rung 5: the host waits for everything that is pending, then as rungs 1 and 3.
+        // Rung 5: the host waits for everything that is pending, then as rungs 1 and 3; and then
+        // for the other pools.
         if self.wait_on_host(&self.all_pending()) {
             if let Some(served) = self.search_everything(shard, request) {
                 return Ok(served);
@@ -63,6 +67,12 @@ impl Inner {
             if let Some(served) = self.trim_and_grow(shard, request)? {
                 return Ok(served);
             }
+        }
+        let wait_for_all = |pool: &Self| {
+            pool.wait_on_host(&pool.all_pending());
+        };
+        if let Some(served) = self.trim_others_and_grow(shard, request, wait_for_all)? {
+            return Ok(served);
         }
         // Rung 6: what another thread is giving back is waited for.
         if let Some(served) = self.wait_for_leaving(shard, request)? {
@@ -93,6 +103,24 @@ impl Inner {
         if trimmed == 0 {
             return Ok(None);
         }
+        self.grow_at_last(shard, request)
+    }
+
+    /// As the rung before, with the memory of the allocator's other pools, once `learn` has learned
+    /// what is complete there.
+    fn trim_others_and_grow(
+        &self,
+        shard: &Shard,
+        request: &Request<'_>,
+        learn: impl Fn(&Self),
+    ) -> Result<Served, AllocError> {
+        if self.trim_others(learn) == 0 {
+            return Ok(None);
+        }
+        self.grow_at_last(shard, request)
+    }
+
+    fn grow_at_last(&self, shard: &Shard, request: &Request<'_>) -> Result<Served, AllocError> {
         match self.serve_by_growth(shard, request, Step::Ladder) {
             Ok(taken) => Ok(Some((request.order.slot(), taken))),
             Err(GrowthError::NoRoom) => Ok(None),
@@ -165,7 +193,8 @@ impl Inner {
             stream_id: request.order.id(),
             largest_free_bytes,
             reserved_bytes: self.counters.reserved.load(order),
-            limit_bytes: self.limit(),
+            limit_bytes: self.reach(),
+            other_pools_bytes: self.family.reserved().saturating_sub(self.reserved_bytes()),
             allocated_bytes: self.allocated_bytes(),
             pending_bytes: self.counters.pending.load(order),
             streams,

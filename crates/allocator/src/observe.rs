@@ -20,10 +20,11 @@ use streams::observe::Place;
 use streams::order::StreamSlot;
 use streams::{Context, StreamOrder, Used};
 
-use crate::allocator::{Allocator, Inner, best_source};
+use crate::allocator::{Allocator, Inner};
 use crate::block::{BlockName, State};
 use crate::config::Config;
 use crate::error::AllocError;
+use crate::make::best_source;
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::Shard;
 use crate::source::Source;

@@ -1,8 +1,13 @@
-//! Learning what the device has done, where no request asks for it.
+//! Learning what the device has done: by asking it, or by waiting for it.
+
+use streams::StreamOrder;
+use streams::order::StreamSlot;
 
 use crate::allocator::{Allocator, Inner};
+use crate::reuse::Request;
 use crate::shard::ShardState;
 use crate::sync::Ordering;
+use crate::table::place;
 
 impl Allocator {
     /// Learns how far the device came, for idle phases: freed memory that waited for other streams
@@ -15,6 +20,7 @@ impl Allocator {
     /// program's own calls taught is taken in, and nothing else. On a context that has failed
     /// nothing becomes free (L4).
     pub fn poll(&self) -> u64 {
+        self.inner.family.reap();
         self.inner.poll_and_sweep()
     }
 }
@@ -24,13 +30,67 @@ impl Inner {
         if self.context.first_error().is_some() {
             return 0;
         }
-        if self.config.policy.polls() {
-            self.poll_all();
-        }
+        self.learn_by_asking();
         if self.counters.pending.load(Ordering::Relaxed) == 0 {
             return 0;
         }
         self.shards.iter().map(|(_, shard)| shard.with(ShardState::sweep_and_count)).sum()
+    }
+
+    /// Asks the device how far the streams came whose free blocks could serve the request; false
+    /// if there was nobody to ask.
+    pub(crate) fn poll(&self, request: &Request<'_>) -> bool {
+        let crosses = self.config.policy.crosses_streams();
+        let own = request.order.slot();
+        let mut slots: Vec<StreamSlot> = Vec::new();
+        for (index, shard) in self.shards.iter() {
+            if index != place(own) && (!crosses || shard.free_bytes_hint() < request.size) {
+                continue;
+            }
+            shard.with(|state| {
+                slots.extend(state.limbo.streams());
+                if index != place(own) || request.complete_only {
+                    slots.push(state.order.slot());
+                }
+            });
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        let orders: Vec<StreamOrder> =
+            slots.into_iter().filter_map(|slot| self.order_of(slot)).collect();
+        for order in &orders {
+            // A stream that cannot be asked stays as unknown as it was.
+            let _unanswered = order.poll();
+        }
+        !orders.is_empty()
+    }
+
+    /// Asks the device how far every stream came.
+    pub(crate) fn poll_all(&self) {
+        let orders: Vec<StreamOrder> = self.orders.lock().values().cloned().collect();
+        for order in orders {
+            let _unanswered = order.poll();
+        }
+    }
+
+    /// Blocks the host until every cached block is complete.
+    pub(crate) fn synchronize_pending(&self) {
+        for point in self.all_pending() {
+            if let Some(order) = self.order_of(point.stream) {
+                // What cannot be waited for stays pending, and is not given back.
+                let _still_pending = order.synchronize_point(point);
+            }
+        }
+        for (_, shard) in self.shards.iter() {
+            shard.with(|state| state.sweep());
+        }
+    }
+
+    /// Asks the device about every stream, where the policy allows that.
+    pub(crate) fn learn_by_asking(&self) {
+        if self.config.policy.polls() {
+            self.poll_all();
+        }
     }
 }
 

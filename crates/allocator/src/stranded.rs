@@ -134,6 +134,11 @@ impl Allocator {
         for (_, shard) in self.inner.shards.iter() {
             shard.with(|state| state.add_stranded_for(&request, &askers, &mut ledger));
         }
+        for pool in self.inner.family.others(&self.inner) {
+            for (_, shard) in pool.shards.iter() {
+                shard.with(|state| state.add_as_others(&mut ledger));
+            }
+        }
         ledger.close(&askers)
     }
 }
@@ -257,6 +262,17 @@ impl ShardState {
                 }
             }
             self.close_run(&mut run, request, ledger);
+        }
+    }
+
+    /// Adds the free memory of another pool than the one that was asked.
+    fn add_as_others(&mut self, ledger: &mut Ledger) {
+        self.join_all_recent();
+        let free = self.segment_indices().flat_map(|segment| self.blocks_of(segment));
+        for record in free.map(|block| self.arena.at(block)) {
+            if record.state.is_free() {
+                ledger.add((StrandedCause::OtherPool, None), record.size);
+            }
         }
     }
 

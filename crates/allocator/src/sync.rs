@@ -18,7 +18,7 @@ pub(crate) use std::{
 
 /// A counter that is a static, which loom's cannot be, and that no model is about.
 pub(crate) use std::sync::atomic::AtomicU64 as StaticU64;
-pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
 #[cfg(all(test, not(loom)))]
 pub(crate) use std::thread::scope;
 

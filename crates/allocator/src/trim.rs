@@ -46,7 +46,7 @@ impl Inner {
                     // Dropped here, without the lock: closing addresses may be a driver call (L1).
                     let _closed = shard.with(|state| state.unmap_and_close(leaving.block));
                     self.counters.device_free.fetch_add(1, Ordering::Relaxed);
-                    self.counters.unreserve(bytes);
+                    self.unreserve_memory(bytes);
                     released += bytes;
                 }
                 // The driver kept it: it stays counted, and its block stays reserved for ever, so

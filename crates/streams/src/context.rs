@@ -15,6 +15,7 @@ use crate::stream_core::{StreamHandle, StreamKind, StreamTraits};
 use crate::sync::{
     Arc, AtomicBool, AtomicUsize, Mutex, Ordering, ThreadId, Weak, current_thread, lock,
 };
+use crate::timekeeper::Timekeeper;
 
 /// A context: where streams, events and memory are made. Clones are the same context.
 ///
@@ -31,6 +32,7 @@ pub(crate) struct ContextCore {
     device: Device,
     id: u64,
     pub(crate) pool: Arc<EventPool>,
+    pub(crate) times: Timekeeper,
     streams: Mutex<Streams>,
     /// Captures that were begun through us and have not ended.
     pub(crate) captures: AtomicUsize,
@@ -58,6 +60,7 @@ impl ContextCore {
             device: Device::of(driver, &raw),
             id,
             pool: Arc::new(EventPool::new(Arc::clone(&raw))),
+            times: Timekeeper::default(),
             raw,
             streams: Mutex::default(),
             captures: AtomicUsize::new(0),
@@ -182,6 +185,15 @@ impl Drop for ContextCore {
 }
 
 impl Context {
+    /// Tells the observer of every operation that has ended and of which it was not told, if it
+    /// wants times ([`crate::observe::Observer::wants_times`]); does not wait for any.
+    pub fn tell_times(&self) {
+        let watch = self.driver().watch();
+        for stream in self.core.times.streams() {
+            self.core.times.tell_ended(stream, usize::MAX, &mut |what| watch.tell(None, || what));
+        }
+    }
+
     pub(crate) fn from_core(core: Arc<ContextCore>) -> Self {
         Self { core }
     }

@@ -74,6 +74,7 @@ mod submission;
 mod submit;
 mod sync;
 mod synchronize;
+mod timekeeper;
 mod uses;
 mod watch;
 

@@ -31,6 +31,12 @@ pub type Place = &'static Location<'static>;
 pub trait Observer: Send + Sync {
     /// Something happened.
     fn observe(&self, happening: &Happening<'_>);
+
+    /// Whether it wants to be told when each operation ended ([`What::Ended`]). Asked once. It
+    /// costs a timing event for each operation, and two questions about it.
+    fn wants_times(&self) -> bool {
+        false
+    }
 }
 
 /// Something that happened.
@@ -282,6 +288,20 @@ pub enum What<'a> {
         /// The capture.
         capture: u64,
     },
+    /// The device's time of a context begins now, for who wants times.
+    ClockStarted {
+        /// The context.
+        context: u64,
+    },
+    /// An operation is known to have ended, for who wants times. Told some time after.
+    Ended {
+        /// The stream.
+        stream: u64,
+        /// Its place among the additions to the stream.
+        ordinal: u64,
+        /// When, since the device's time began.
+        nanoseconds: u64,
+    },
 }
 
 /// Several observers, told one after the other.
@@ -302,6 +322,10 @@ impl Observer for FanOut {
     fn observe(&self, happening: &Happening<'_>) {
         self.observers.iter().for_each(|observer| observer.observe(happening));
     }
+
+    fn wants_times(&self) -> bool {
+        self.observers.iter().any(|observer| observer.wants_times())
+    }
 }
 
 impl fmt::Debug for FanOut {
@@ -312,19 +336,27 @@ impl fmt::Debug for FanOut {
 
 /// The observer of a driver, if it has one.
 #[derive(Clone, Default)]
-pub(crate) struct Watch(Option<Arc<dyn Observer>>);
+pub(crate) struct Watch {
+    observer: Option<Arc<dyn Observer>>,
+    wants_times: bool,
+}
 
 impl Watch {
     pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
-        Self(observer)
+        let wants_times = observer.as_ref().is_some_and(|observer| observer.wants_times());
+        Self { observer, wants_times }
     }
 
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {
-        self.0.as_deref()
+        self.observer.as_deref()
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.observer.is_some()
+    }
+
+    pub(crate) fn wants_times(&self) -> bool {
+        self.wants_times
     }
 
     /// Tells what `what` makes, if anybody watches.

@@ -122,6 +122,7 @@ impl StreamHandle {
         let set = handle.core.handle.set(Arc::downgrade(&handle));
         debug_assert!(set.is_ok(), "a core has one handle");
         handle.core.tell_opened(Location::caller());
+        handle.core.start_clock(&handle.raw, Location::caller());
         Ok(handle)
     }
 

@@ -41,6 +41,7 @@ impl StreamCore {
         }
         let point = self.submit_eagerly(&entered, &adding, call, |turn| {
             turn.tell_submitted(place, None, &told);
+            self.mark_end(entered.raw(), turn.ordinal());
         })?;
         drop(adding);
         let submission = Submission::at(self, point);

@@ -186,3 +186,57 @@ fn threads_on_one_stream_are_told_in_the_order_of_the_driver() {
     let wanted: Vec<String> = (1..=200).map(|nth| format!("submit {nth} HostFunction 0")).collect();
     assert_eq!(told, wanted);
 }
+
+/// Keeps when operations ended.
+#[derive(Default)]
+struct Ends {
+    started: Mutex<u32>,
+    /// Stream, ordinal, nanoseconds.
+    ends: Mutex<Vec<(u64, u64, u64)>>,
+}
+
+impl Observer for Ends {
+    fn observe(&self, happening: &Happening<'_>) {
+        if let What::Ended { stream, ordinal, nanoseconds } = happening.what {
+            self.ends.lock().unwrap().push((stream, ordinal, nanoseconds));
+        }
+        *self.started.lock().unwrap() +=
+            u32::from(matches!(happening.what, What::ClockStarted { .. }));
+    }
+
+    fn wants_times(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn who_wants_times_is_told_when_each_operation_ended() {
+    let profile = DeviceProfile::h200();
+    let machine = Machine::builder().device(profile).schedule(Schedule::Timed).build();
+    let ends = Arc::new(Ends::default());
+    let observer = Arc::new(FanOut::new(vec![Arc::<Ends>::clone(&ends)]));
+    let driver = Driver::from_table_observed(machine.table(), observer).unwrap();
+    let context = driver.device(0).unwrap().primary_context().unwrap();
+    let create = || context.create_stream(StreamOptions::default()).unwrap();
+    let (first, second) = (create(), create());
+    for stream in [&first, &second, &first] {
+        stream.launch_host_function(|| {}).unwrap();
+    }
+    second.wait_stream(&first).unwrap();
+    second.launch_host_function(|| {}).unwrap();
+    context.synchronize().unwrap();
+    context.tell_times();
+    assert_eq!(*ends.started.lock().unwrap(), 1, "one clock a context");
+    let told = ends.ends.lock().unwrap().clone();
+    let of = |stream: &streams::Stream| -> Vec<(u64, u64)> {
+        let mine = told.iter().filter(|(of, ..)| *of == stream.id());
+        mine.map(|&(_, ordinal, nanoseconds)| (ordinal, nanoseconds)).collect()
+    };
+    let (one, other) = (of(&first), of(&second));
+    let ordinals =
+        |list: &[(u64, u64)]| list.iter().map(|(ordinal, _)| *ordinal).collect::<Vec<_>>();
+    // The wait on the second stream is an addition, and no operation.
+    assert_eq!((ordinals(&one), ordinals(&other)), (vec![1, 2], vec![1, 3]));
+    assert!(0 < one[0].1 && one[0].1 < one[1].1, "{told:?}");
+    assert!(one[1].1 < other[1].1, "what was waited for ended before: {told:?}");
+}

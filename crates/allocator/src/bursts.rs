@@ -27,10 +27,6 @@ pub(crate) struct Bursts {
 #[derive(Debug, Default)]
 struct Marks {
     marks: VecDeque<Mark>,
-    /// How many there have ever been.
-    total: u64,
-    /// The latest fence.
-    latest: Option<Fence>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,17 +43,6 @@ impl Bursts {
         let mut streams = self.streams.lock();
         let marks = streams.entry(point.stream).or_default();
         marks.insert(Mark { mark, unfenced: fence.is_none() });
-        let replaced = fence.and_then(|fence| marks.latest.replace(fence.clone()));
-        // The last clone of a fence gives its event back, which is not done under the lock.
-        drop(streams);
-        drop(replaced);
-    }
-
-    /// The fence of a stream's latest burst, and how many bursts it has had.
-    pub(crate) fn latest(&self, stream: StreamSlot) -> Option<(Fence, u64)> {
-        let streams = self.streams.lock();
-        let marks = streams.get(&stream)?;
-        Some((marks.latest.clone()?, marks.total))
     }
 
     /// The point of the fence that covers `point` and nothing that was queued after the free.
@@ -94,10 +79,7 @@ impl Marks {
         let at = self.marks.partition_point(|kept| kept.mark < new.mark);
         match self.marks.get_mut(at) {
             Some(found) if found.mark == new.mark => found.unfenced |= new.unfenced,
-            _ => {
-                self.marks.insert(at, new);
-                self.total += 1;
-            }
+            _ => self.marks.insert(at, new),
         }
         if MARKS_MAX < self.marks.len() {
             self.marks.pop_front();

@@ -13,13 +13,11 @@ use smallvec::SmallVec;
 /// The loss that is accepted: one part in so many of the time without any wait.
 const LOSS_PARTS: u32 = 200;
 
-/// What happened between two waits of one stream.
+/// One step of a stream and of those it hands blocks to, or several that count together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// From when the stream could go on until it had made what it handed over.
+    /// How long the stream worked until it had made what it handed over.
     pub(crate) make: Duration,
-    /// From then on until it came to its next wait.
-    pub(crate) rest: Duration,
     /// How long each user worked on what it was handed.
     pub(crate) uses: SmallVec<[Duration; 4]>,
     /// Into how many bursts the turn counts, at least one.
@@ -62,7 +60,7 @@ fn total(turns: &[Turn], depth: usize) -> Duration {
                 end = end.max(*user);
             }
             ends.push(end);
-            maker = made + turn.rest / turn.bursts;
+            maker = made;
         }
     }
     users.into_iter().fold(maker, Duration::max)
@@ -84,7 +82,6 @@ mod tests {
     fn turns(count: u64, make: u64, uses: impl Fn(u64) -> Vec<u64>) -> Vec<Turn> {
         let turn = |index| Turn {
             make: microseconds(make),
-            rest: Duration::ZERO,
             uses: uses(index).into_iter().map(microseconds).collect(),
             bursts: 1,
         };

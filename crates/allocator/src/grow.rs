@@ -124,7 +124,7 @@ impl Inner {
         if peak < after && may_help {
             self.poll_all();
             // What the driver does not take back is no reason to fail the request.
-            let _kept = self.trim(after - peak);
+            let _kept = self.trim_without_pending(after - peak);
         }
     }
 

@@ -1,36 +1,34 @@
-//! What waits on the device have cost, and how deep each stream waits because of that.
+//! What earlier steps took, and how deep each stream waits because of that.
 //!
-//! Some of the waits that an allocator inserts are *watched*: the fence of the waiting stream right
-//! before the wait, the fences it waits for, and the latest fence of each user are kept. When all
-//! of them have passed, which earlier polls have found out, their times say how long everybody
-//! really worked, and `depth` says how many bursts are needed. Nothing here asks the device whether
-//! it has come so far, and nothing is waited for.
+//! Some frees are *watched*: the fences that they leave on the streams that used the block are
+//! kept, with the fence of the home stream that these had waited for, and with what the home
+//! stream was made to wait for since the step before. When all of them have passed, which polls
+//! and synchronizations have found out, their times say how long everybody really worked, and
+//! `depth` says how many bursts are needed. Nothing here asks the device whether it has come so
+//! far, and nothing is waited for.
 //!
-//! A window of waits is watched at a time, and then none for a while, so that neither the
-//! records before the waits nor the questions for the times count.
+//! A window of steps is watched at a time, and then none for a while, so that neither the records
+//! before waits nor the questions for the times count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use streams::order::{Point, StreamSlot};
+use streams::order::StreamSlot;
 use streams::{Fence, StreamOrder};
 
-use crate::bursts::Bursts;
 use crate::depth::{Turn, needed};
 use crate::sync::Mutex;
 
-/// The most waits in a window.
-const WINDOW_WAITS_MAX: usize = 128;
-/// The fewest waits of which anything is concluded.
-const WINDOW_WAITS_MIN: usize = 48;
-/// The users that are watched in one window.
-const USERS_MAX: usize = 4;
-/// Waits between two windows: after a change none, then so many, then twice as many each time.
-const PAUSE_WAITS_FIRST: u32 = 256;
-const PAUSE_WAITS_MAX: u32 = 8192;
-/// The streams whose depth is kept; of more, those with the lowest slots.
-const STREAMS_MAX: usize = 1024;
+/// The most steps in a window.
+const WINDOW_STEPS_MAX: usize = 192;
+/// The fewest turns of which anything is concluded.
+const WINDOW_TURNS_MIN: usize = 40;
+/// Steps between two windows: after a change none, then so many, then twice as many each time.
+const PAUSE_STEPS_FIRST: u32 = 512;
+const PAUSE_STEPS_MAX: u32 = 16_384;
+/// The streams whose depth is kept; the others wait as deep as was learned last.
+const STREAMS_MAX: usize = 256;
 
 /// What was learned of the streams that wait.
 #[derive(Debug, Default)]
@@ -42,219 +40,261 @@ pub(crate) struct Pace {
 struct Learned {
     /// What was concluded last, whatever stream it was about: what a new one begins with.
     latest: Option<usize>,
-    by_slot: BTreeMap<StreamSlot, Waiter>,
+    by_slot: BTreeMap<StreamSlot, Maker>,
 }
 
-/// One stream that waits.
+/// One stream whose blocks others use.
 #[derive(Debug)]
-struct Waiter {
+struct Maker {
     stream_id: u64,
-    depth: usize,
+    depth: Option<usize>,
     /// What the last window said.
-    said: usize,
+    said: Option<usize>,
     window: Window,
-    /// Waits that are not watched before the next window begins.
+    /// What the stream was made to wait for since the last step.
+    held: Held,
+    /// Steps that are not watched before the next window begins.
     pause: u32,
     next_pause: u32,
 }
 
-/// Waits that follow each other.
+/// Steps that follow each other.
 #[derive(Debug, Default)]
 struct Window {
-    users: SmallVec<[StreamSlot; USERS_MAX]>,
-    waits: Vec<Wait>,
+    steps: Vec<Step>,
 }
 
-/// One wait, as it was made.
+/// One block, or several, made by one stream and given to others.
 #[derive(Debug)]
-struct Wait {
-    /// Where the waiting stream was.
-    before: Fence,
-    /// What it was made to wait for.
-    fences: SmallVec<[Fence; 2]>,
-    /// By user of the window: what it had been given last.
-    given: SmallVec<[Option<Given>; USERS_MAX]>,
-    /// Nothing was under way any more when the wait was made: what came between it and the wait
-    /// before was the host's time.
-    idle_before: bool,
-}
-
-/// The latest burst of a user.
-#[derive(Debug)]
-struct Given {
-    end: Fence,
-    /// How many bursts it has had so far.
-    bursts: u64,
-    /// From where on it had what the waiting stream made, if there is a fence there.
+struct Step {
+    /// What the maker was held up by before.
+    held: Held,
+    /// From where on the users had what was made, if there is a fence there.
     handed: Option<Fence>,
+    /// Where each user was through with it.
+    ends: SmallVec<[Fence; 2]>,
+    /// How often memory had come or gone by then.
+    remapped: u64,
+    /// What came between the step before and this one may have been the host's time: memory came
+    /// or went, or the users were through with the step before when this one was noted.
+    is_apart: bool,
+    /// Nothing was under way any more when it was noted.
+    is_after_idle: bool,
 }
 
-/// When things happened, from the start of a window.
-type Times<'fences> = dyn Fn(&Fence) -> Option<Duration> + 'fences;
+/// Waits that were inserted.
+#[derive(Debug, Default)]
+struct Held {
+    /// Where the stream was before the first of them.
+    before: Option<Fence>,
+    fences: SmallVec<[Fence; 2]>,
+}
 
 impl Pace {
     /// How deep a stream waits; `first` if nothing was learned yet.
     pub(crate) fn depth_of(&self, order: &StreamOrder, first: usize) -> usize {
         let learned = self.streams.lock();
         let known = learned.by_slot.get(&order.slot());
-        let own = known.filter(|waiter| waiter.stream_id == order.id()).map(|waiter| waiter.depth);
+        let own = known.filter(|maker| maker.stream_id == order.id()).and_then(|maker| maker.depth);
         own.or(learned.latest).unwrap_or(first)
     }
 
-    /// Before `order` is made to wait for `fences`: watches the wait if it is its turn. At most one
-    /// record on the stream, and none if its latest fence is new enough.
-    pub(crate) fn watch(
-        &self,
-        order: &StreamOrder,
-        fences: &[Fence],
-        bursts: &Bursts,
-        first: usize,
-    ) {
-        let (is_watching, done) = self.turn_of(order, first);
-        if let Some(window) = done {
-            self.conclude(order, &window.turns());
-        }
-        // A stream that cannot be fenced is not watched.
-        if is_watching && let Ok(before) = order.fence_now() {
-            let mut learned = self.streams.lock();
-            if let Some(waiter) = learned.by_slot.get_mut(&order.slot()) {
-                waiter.window.add(order, before, fences, bursts);
-            }
+    /// Before `order` is made to wait for `fences`. At most one record on the stream, in a window,
+    /// and none if it is known when it handed over what it made last.
+    pub(crate) fn note_wait(&self, order: &StreamOrder, fences: &[Fence]) {
+        let mut learned = self.streams.lock();
+        let found = learned.by_slot.get(&order.slot());
+        let Some(maker) = found.filter(|maker| maker.is_watching(order)) else { return };
+        let last = maker.window.steps.last();
+        let is_known = last.is_some_and(|step| step.handed.is_some());
+        drop(learned);
+        // A stream that cannot be fenced is watched without.
+        let before = if is_known { None } else { order.fence_now().ok() };
+        learned = self.streams.lock();
+        if let Some(maker) = learned.by_slot.get_mut(&order.slot()) {
+            maker.held.before = maker.held.before.take().or(before);
+            maker.held.fences.extend(fences.iter().cloned());
         }
     }
 
-    /// Whether the next wait of this stream is to be watched, and a window that is over.
-    fn turn_of(&self, order: &StreamOrder, first: usize) -> (bool, Option<Window>) {
+    /// A block of `order` was freed whose uses end with the fences `ends`; memory has come or gone
+    /// `remapped` times so far.
+    pub(crate) fn note_step(&self, order: &StreamOrder, ends: SmallVec<[Fence; 2]>, remapped: u64) {
+        let handed = |end: &Fence| order.fence_exactly(end.frontier().point_on(order.slot())?);
         let mut learned = self.streams.lock();
-        let first = learned.latest.unwrap_or(first);
         let slot = order.slot();
         if !learned.by_slot.contains_key(&slot) && STREAMS_MAX <= learned.by_slot.len() {
-            return (false, None);
+            return;
         }
-        let waiter = learned.by_slot.entry(slot).or_insert_with(|| Waiter::new(order.id(), first));
+        let maker = learned.by_slot.entry(slot).or_insert_with(|| Maker::new(order.id()));
         let mut replaced = None;
-        if waiter.stream_id != order.id() {
-            replaced = Some(std::mem::replace(waiter, Waiter::new(order.id(), first)));
+        if maker.stream_id != order.id() {
+            replaced = Some(std::mem::replace(maker, Maker::new(order.id())));
         }
-        let done = waiter.window.take_if_done();
-        let is_full = waiter.window.waits.len() == WINDOW_WAITS_MAX;
-        let is_watching = waiter.pause == 0 && !is_full && done.is_none();
-        waiter.pause = waiter.pause.saturating_sub(1);
-        // Fences are dropped without the lock.
+        if maker.is_watching(order) && !maker.window.has(&ends) {
+            let handed = ends.iter().filter_map(handed).max_by_key(Fence::point);
+            let held = std::mem::take(&mut maker.held);
+            maker.window.add(held, handed, ends, remapped);
+        }
+        maker.pause = maker.pause.saturating_sub(1);
+        let done = maker.window.take_if_done();
+        // Fences are dropped, and asked for their times, without the lock.
         drop(learned);
         drop(replaced);
-        (is_watching, done)
+        if let Some(window) = done {
+            self.conclude(order, &window.turns());
+        }
     }
 
     /// A window says what depth is needed. More is believed at once, less when it is said twice.
     fn conclude(&self, order: &StreamOrder, turns: &[Turn]) {
-        let depth = (WINDOW_WAITS_MIN / 2 <= turns.len()).then(|| needed(turns));
+        let said = (WINDOW_TURNS_MIN <= turns.len()).then(|| needed(turns));
         let mut learned = self.streams.lock();
-        let Some(waiter) = learned.by_slot.get_mut(&order.slot()) else { return };
-        let Some(said) = depth.filter(|_| waiter.stream_id == order.id()) else {
-            waiter.rest();
+        let found = learned.by_slot.get_mut(&order.slot());
+        let Some(maker) = found.filter(|maker| maker.stream_id == order.id()) else { return };
+        let Some(said) = said else {
+            maker.rest();
             return;
         };
-        let before = waiter.depth;
-        waiter.depth = said.max(waiter.said);
-        waiter.said = said;
-        let depth_now = waiter.depth;
-        if depth_now == before && depth_now == said {
-            waiter.rest();
+        let depth = said.max(maker.said.unwrap_or(said));
+        let is_steady = maker.depth == Some(depth) && depth == said;
+        (maker.depth, maker.said) = (Some(depth), Some(said));
+        if is_steady {
+            maker.rest();
         } else {
-            waiter.next_pause = PAUSE_WAITS_FIRST;
+            maker.next_pause = PAUSE_STEPS_FIRST;
         }
-        learned.latest = Some(depth_now);
+        learned.latest = Some(depth);
     }
 }
 
-impl Waiter {
-    fn new(stream_id: u64, depth: usize) -> Self {
-        let window = Window::default();
-        Self { stream_id, depth, said: depth, window, pause: 0, next_pause: PAUSE_WAITS_FIRST }
+impl Maker {
+    fn new(stream_id: u64) -> Self {
+        Self {
+            stream_id,
+            depth: None,
+            said: None,
+            window: Window::default(),
+            held: Held::default(),
+            pause: 0,
+            next_pause: PAUSE_STEPS_FIRST,
+        }
+    }
+
+    fn is_watching(&self, order: &StreamOrder) -> bool {
+        self.stream_id == order.id() && self.pause == 0 && !self.window.is_full()
     }
 
     /// Watches nothing for a while.
     fn rest(&mut self) {
         self.pause = self.next_pause;
-        self.next_pause = (2 * self.next_pause).min(PAUSE_WAITS_MAX);
+        self.next_pause = (2 * self.next_pause).min(PAUSE_STEPS_MAX);
     }
 }
 
 impl Window {
-    fn add(&mut self, order: &StreamOrder, before: Fence, fences: &[Fence], bursts: &Bursts) {
-        for stream in fences.iter().map(|fence| fence.point().stream) {
-            if !self.users.contains(&stream) && self.users.len() < USERS_MAX {
-                self.users.push(stream);
-            }
-        }
-        let give = |user: &StreamSlot| {
-            let (end, bursts) = bursts.latest(*user)?;
-            let made = end.frontier().point_on(order.slot());
-            let handed = made.and_then(|point: Point| order.fence_exactly(point));
-            Some(Given { end, bursts, handed })
-        };
-        let given: SmallVec<[Option<Given>; USERS_MAX]> = self.users.iter().map(give).collect();
-        let idle_before = given.iter().flatten().all(|given| given.end.is_known_complete());
-        self.waits.push(Wait { before, fences: fences.into(), given, idle_before });
+    fn is_full(&self) -> bool {
+        self.steps.len() == WINDOW_STEPS_MAX
     }
 
-    /// The window, if it is full, or ended long enough by an idle device, and all of it is known
-    /// to be over.
+    /// Whether the last step ends there too: a burst is one step, however many blocks are freed.
+    fn has(&self, ends: &[Fence]) -> bool {
+        let is_in = |step: &Step, end: &Fence| step.ends.iter().any(|e| e.point() == end.point());
+        self.steps.last().is_some_and(|step| ends.iter().all(|end| is_in(step, end)))
+    }
+
+    fn add(
+        &mut self,
+        held: Held,
+        handed: Option<Fence>,
+        ends: SmallVec<[Fence; 2]>,
+        remapped: u64,
+    ) {
+        let last = self.steps.last();
+        let is_after_idle = last.is_some_and(Step::is_over);
+        let is_apart = is_after_idle || last.is_some_and(|last| last.remapped != remapped);
+        self.steps.push(Step { held, handed, ends, remapped, is_apart, is_after_idle });
+    }
+
+    /// The window, if it is full, or long enough and ended by an idle device, and known to be over.
     fn take_if_done(&mut self) -> Option<Self> {
-        let last = self.waits.last()?;
-        let full = self.waits.len() == WINDOW_WAITS_MAX;
-        let ended = WINDOW_WAITS_MIN <= self.waits.len() && last.idle_before;
-        let over = last.before.is_known_complete()
-            && last.fences.iter().all(Fence::is_known_complete)
-            && last.given.iter().flatten().all(|given| given.end.is_known_complete());
-        ((full && over) || ended).then(|| std::mem::take(self))
+        let last = self.steps.last()?;
+        let full = self.is_full() && last.is_over();
+        let ended = WINDOW_TURNS_MIN < self.steps.len() && last.is_after_idle;
+        (full || ended).then(|| std::mem::take(self))
     }
 
-    /// What happened between each two waits.
+    /// What happened step by step; steps of which it is not known when they were handed over
+    /// count together.
     fn turns(&self) -> Vec<Turn> {
-        let Some(base) = self.waits.first().map(|wait| wait.before.clone()) else {
+        let Some(base) = self.steps.first().and_then(|step| step.ends.first()) else {
             return Vec::new();
         };
-        // A time that cannot be had leaves its turn out.
-        let since = move |fence: &Fence| fence.time_since(&base).ok().flatten();
-        let pairs = self.waits.iter().zip(self.waits.iter().skip(1));
-        pairs.filter_map(|(wait, next)| self.turn(wait, next, &since)).collect()
-    }
-
-    /// What the stream and its users did between two waits.
-    fn turn(&self, wait: &Wait, next: &Wait, since: &Times<'_>) -> Option<Turn> {
-        if next.idle_before {
-            return None;
+        let since = |fence: &Fence| fence.time_since(base).ok().flatten();
+        let mut clock = Clock::default();
+        let mut turns = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let next = self.steps.get(index + 1).and_then(|next| next.held.before.as_ref());
+            let handed = step.handed.as_ref().or(next);
+            turns.extend(clock.advance(step, handed.and_then(since), since));
         }
-        let (came, left) = (since(&wait.before)?, since(&next.before)?);
-        let mut start = came;
-        for fence in &wait.fences {
-            start = start.max(since(fence)?);
-        }
-        // What was handed over in this turn; where that is not known, all that was made.
-        let is_new = |fence: &&Fence| wait.before.point() < fence.point();
-        let handed = next.given.iter().flatten().filter_map(|given| given.handed.as_ref());
-        let made = handed.filter(is_new).filter_map(since).max();
-        let left = left.max(start);
-        let made = made.unwrap_or(left).clamp(start, left);
-        let mut turn =
-            Turn { make: made - start, rest: left - made, uses: SmallVec::new(), bursts: 1 };
-        for index in 0..self.users.len() {
-            let ends = [wait, next].map(|wait| wait.given.get(index).and_then(Option::as_ref));
-            let [Some(before), Some(after)] = ends else {
-                turn.uses.push(Duration::ZERO);
-                continue;
-            };
-            let begun = since(&before.end)?.max(made);
-            turn.uses.push(since(&after.end)?.saturating_sub(begun));
-            let bursts = after.bursts.saturating_sub(before.bursts);
-            turn.bursts = turn.bursts.max(u32::try_from(bursts).unwrap_or(u32::MAX));
-        }
-        turn.bursts = turn.bursts.min(WINDOW_BURSTS_MAX);
-        Some(turn)
+        turns
     }
 }
 
-/// Into how many bursts one turn counts at most.
-const WINDOW_BURSTS_MAX: u32 = 64;
+impl Step {
+    /// Whether the users are known to be through with it.
+    fn is_over(&self) -> bool {
+        self.ends.iter().all(Fence::is_known_complete)
+    }
+}
+
+/// How far everybody was after a step, from the start of a window.
+#[derive(Debug, Default)]
+struct Clock {
+    made: Option<Duration>,
+    held: Duration,
+    users: SmallVec<[(StreamSlot, Duration); 4]>,
+    /// Where the users were before the steps that are not handed over yet.
+    ends: SmallVec<[(StreamSlot, Duration); 4]>,
+    bursts: u32,
+    is_broken: bool,
+}
+
+impl Clock {
+    /// Takes a step in that was handed over at `made`, if that is known, and gives what was done
+    /// since the last one of which it was.
+    fn advance(
+        &mut self,
+        step: &Step,
+        made: Option<Duration>,
+        since: impl Fn(&Fence) -> Option<Duration>,
+    ) -> Option<Turn> {
+        self.bursts += 1;
+        self.is_broken |= step.is_apart;
+        for fence in &step.held.fences {
+            self.held = self.held.max(since(fence)?);
+        }
+        for end in &step.ends {
+            let user = (end.point().stream, since(end)?);
+            match self.ends.iter_mut().find(|known| known.0 == user.0) {
+                Some(known) => *known = user,
+                None => self.ends.push(user),
+            }
+        }
+        let made = made?;
+        let turn = self.made.filter(|_| !self.is_broken).map(|before| {
+            let start = before.max(self.held).min(made);
+            let use_of = |(user, end): &(StreamSlot, Duration)| {
+                let known = self.users.iter().find(|known| known.0 == *user);
+                known.map_or(Duration::ZERO, |known| end.saturating_sub(known.1.max(made)))
+            };
+            let uses = self.ends.iter().map(use_of).collect();
+            Turn { make: made - start, uses, bursts: self.bursts }
+        });
+        (self.made, self.held) = (Some(made), Duration::ZERO);
+        self.users = self.ends.clone();
+        (self.bursts, self.is_broken) = (0, false);
+        turn
+    }
+}

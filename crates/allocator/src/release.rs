@@ -5,6 +5,7 @@
 //! over (L1), and the block put back with its frontier. A fence that cannot be recorded leaves
 //! the point without one: the block then waits for a synchronisation, and is never reused early.
 
+use smallvec::SmallVec;
 use streams::observe::Place;
 use streams::order::{Frontier, Point, StreamSlot};
 use streams::{Fence, StreamOrder};
@@ -126,6 +127,7 @@ impl Inner {
         let home_order = self.order_of(home);
         let home_point = home_order.as_ref().map(StreamOrder::position);
         let mut frontier = Frontier::default();
+        let mut ends = SmallVec::new();
         let mut failure = None;
         for used in &uses {
             let Some(point) = used.point_at_free() else { continue };
@@ -140,9 +142,13 @@ impl Inner {
             });
             if self.config.policy.waits() {
                 self.bursts.note(point, fence.as_ref());
+                ends.extend(fence);
             }
         }
         shard.with(|state| state.end_free(key.name.index(), home_point, frontier));
+        if let Some(home) = home_order.filter(|_| !ends.is_empty() && self.config.learns_depth()) {
+            self.pace.note_step(&home, ends, self.counters.remapped());
+        }
         failure.map_or(Ok(()), |error| Err(FreeError::Unfenced(error)))
     }
 

@@ -182,6 +182,11 @@ impl SharedCounters {
         self.pending.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// How often a piece of memory has come or gone.
+    pub(crate) fn remapped(&self) -> u64 {
+        self.device_alloc.load(Ordering::Relaxed) + self.device_free.load(Ordering::Relaxed)
+    }
+
     /// Reserves `bytes` of the budget unless that would pass `limit`.
     pub(crate) fn reserve(&self, bytes: u64, limit: u64) -> bool {
         let fits =

@@ -24,12 +24,28 @@ struct Leaving {
 impl Inner {
     /// Gives back complete cached pieces until `wanted` bytes have gone; returns how many went.
     pub(crate) fn trim(&self, wanted: u64) -> Result<u64, SourceError> {
+        self.trim_where(wanted, |_| true)
+    }
+
+    /// The same for the shards in which nothing is pending. Where something is, the free memory
+    /// beside it is used in turn with it, and would soon be missed.
+    pub(crate) fn trim_without_pending(&self, wanted: u64) -> Result<u64, SourceError> {
+        self.trim_where(wanted, |state| state.limbo.is_empty())
+    }
+
+    fn trim_where(
+        &self,
+        wanted: u64,
+        may_trim: impl Fn(&ShardState) -> bool,
+    ) -> Result<u64, SourceError> {
         let mut released = 0;
         for (_, shard) in self.shards.iter() {
             if wanted <= released {
                 break;
             }
-            released += self.trim_shard(shard, wanted - released)?;
+            if shard.with(|state| may_trim(state)) {
+                released += self.trim_shard(shard, wanted - released)?;
+            }
         }
         Ok(released)
     }

@@ -165,11 +165,8 @@ impl Inner {
         if !shard.with(|state| state.reserve(candidate, request)) {
             return Err(Refusal::Block);
         }
-        if need != Need::LastResort
-            && self.config.learns_depth()
-            && let Some(first) = self.config.wait_depth.first()
-        {
-            self.pace.watch(request.order, &fences, &self.bursts, first);
+        if self.config.learns_depth() {
+            self.pace.note_wait(request.order, &fences);
         }
         let skip = self.is_sabotaged(Sabotage::SkipWait);
         let waited = fences

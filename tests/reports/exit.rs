@@ -134,3 +134,47 @@ fn pinned_memory_outlives_its_machine() {
     pinned.as_mut_slice().expect("nothing uses it").fill(7);
     assert!(pinned.as_slice().expect("nothing writes it").iter().all(|byte| *byte == 7));
 }
+
+/// A forked child leaves what it inherited alone: a drop is quiet and calls nobody, a request says
+/// why there is no memory, and locks that another thread of the parent held stop nobody. From
+/// PaddlePaddle/Paddle PR #78171 and tensorflow/tensorflow #57877.
+#[test]
+fn a_forked_child_leaves_its_parents_memory_alone() {
+    const FORKS: usize = 12;
+    let machine = machine(Schedule::Lazy, cuda_sim::DeviceProfile::h200());
+    let context = context(&machine);
+    let allocator = Allocator::new(&context, Config::default()).expect("an allocator");
+    let stream = context.create_stream(StreamOptions::default()).expect("a stream");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(allocator.allocate(&stream, 4096).expect("memory"));
+            }
+        });
+        for _ in 0..FORKS {
+            let mut all = Some(everything(&context));
+            let block = allocator.allocate(&stream, WHOLE).expect("memory");
+            let raw = block.into_raw();
+            let ended = cuda_sim::in_forked_child(|| {
+                let calls = context.driver_calls();
+                drop(all.take());
+                let forked = AllocError::Driver(streams::Error::Forked);
+                let refused = [4096, WHOLE].map(|bytes| allocator.allocate(&stream, bytes).err());
+                let are_told = refused.iter().all(|refused| refused.as_ref() == Some(&forked));
+                let is_quiet = allocator.free_raw(raw).is_ok();
+                let is_refused = stream.synchronize() == Err(streams::Error::Forked);
+                drop((allocator.clone(), stream.clone()));
+                let is_alone = context.driver_calls() == calls;
+                [are_told, is_quiet, is_refused, is_alone].map(u8::from).iter().sum()
+            });
+            assert_eq!(ended, Some(4), "the child went wrong");
+            // The parent is as it was.
+            drop(all.expect("it is the parent's still"));
+            allocator.free_raw(raw).expect("it is the parent's still");
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    context.synchronize().expect("the parent goes on");
+    assert_eq!(machine.take_hazards(), []);
+}

@@ -302,8 +302,8 @@ impl Inner {
 
     #[cold]
     pub(crate) fn refusal(&self, order: &StreamOrder, bytes: u64) -> AllocError {
-        if let Some(first) = self.context.first_error() {
-            AllocError::Driver(streams::Error::from(first))
+        if let Some(failure) = self.context.failure() {
+            AllocError::Driver(failure)
         } else if order.is_in(&self.context) {
             AllocError::TooLarge { wanted_bytes: bytes, limit_bytes: self.reach() }
         } else {
@@ -313,7 +313,7 @@ impl Inner {
 
     /// The first error of a context that has failed (L4).
     fn check_context(&self) -> Result<(), AllocError> {
-        self.context.first_error().map_or(Ok(()), |first| Err(streams::Error::from(first).into()))
+        self.context.failure().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Bytes handed out, over all shards.

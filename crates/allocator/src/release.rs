@@ -45,6 +45,10 @@ impl Inner {
         address: u64,
         place: Option<Place>,
     ) -> Result<(), FreeError> {
+        if self.context.is_forked() {
+            // The block is the parent's; its locks may be held for ever here.
+            return Ok(());
+        }
         let Some(shard) = self.shards.get(key.owner) else {
             return Err(FreeError::NotAllocated { address });
         };
@@ -61,7 +65,7 @@ impl Inner {
     /// Frees a block that was handed out as numbers.
     #[inline]
     pub(crate) fn free_raw(&self, raw: &RawBlock, place: Place) -> Result<(), FreeError> {
-        if raw.is_empty() {
+        if raw.is_empty() || self.context.is_forked() {
             return Ok(());
         }
         let (slot, name) = raw.names(self.identity())?;
@@ -96,6 +100,9 @@ impl Inner {
 
     /// Ends one hold; the last one of a freed block frees it for good.
     pub(crate) fn end_hold(&self, key: BlockKey) {
+        if self.context.is_forked() {
+            return;
+        }
         let Some(shard) = self.shards.get(key.owner) else { return };
         self.tell_hold_ended(shard, key.name);
         let plan = shard.with(|state| {

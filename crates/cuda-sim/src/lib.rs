@@ -66,4 +66,5 @@ pub use machine::{Machine, MachineBuilder, TooManyMachines};
 pub use profile::DeviceProfile;
 pub use schedule::Schedule;
 pub use shadow::AccessKind;
+pub use shims::raw::in_forked_child;
 pub use threads::yield_point;

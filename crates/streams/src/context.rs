@@ -255,6 +255,21 @@ impl Context {
         self.core.raw.first_error()
     }
 
+    /// Why no call can be made in this context any more, if that is so: it has failed, or this
+    /// process was forked after the driver was started ([`Error::Forked`]). No driver call.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        if self.is_forked() { Some(Error::Forked) } else { self.first_error().map(Error::from) }
+    }
+
+    /// Whether this process is a fork of the one that started the driver. Then nothing that came
+    /// from there is of use, a drop of it does nothing, and no driver call is made.
+    #[inline]
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.core.raw.is_forked()
+    }
+
     /// How many errors only a destructor saw.
     #[must_use]
     pub fn silent_errors(&self) -> u64 {

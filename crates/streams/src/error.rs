@@ -148,6 +148,9 @@ pub enum Error {
         /// The first error of the context, from which it does not recover.
         first: DriverError,
     },
+    /// Use the driver in the parent alone: this process was forked after the driver was started.
+    #[error("the process was forked after the driver was started; only the parent may use it")]
+    Forked,
     /// Install a newer driver, or do without this call.
     #[error(transparent)]
     MissingEntryPoint(#[from] MissingEntryPoint),

@@ -133,6 +133,9 @@ impl StreamHandle {
     /// Ends the stream for us: no new calls, the last fence recorded (O6), the place in the
     /// registry given up (O12). Calls that other threads have under way are waited for.
     pub(crate) fn retire(&self) {
+        if self.core.context.raw.is_forked() {
+            return;
+        }
         let before = self.users.fetch_or(RETIRED, Ordering::SeqCst);
         if before & RETIRED != 0 {
             return;

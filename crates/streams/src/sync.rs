@@ -8,6 +8,8 @@ pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
+/// A count that is a static, which loom's cannot be, and that no model is about.
+pub(crate) use std::sync::atomic::AtomicU32 as StaticU32;
 /// A word that the device reads too: the device knows no model checker.
 pub(crate) use std::sync::atomic::AtomicU32 as HostWord;
 pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};

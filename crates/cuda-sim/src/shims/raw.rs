@@ -335,3 +335,26 @@ pub(crate) fn watch_forks() {
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     }
 }
+
+/// Runs `work` in a forked child of this process, and gives what it returned there; `None` if the
+/// child ended otherwise, by a panic or by running for more than twenty seconds. For tests of what
+/// a program does after a fork.
+#[must_use]
+pub fn in_forked_child(work: impl FnOnce() -> u8) -> Option<u8> {
+    // SAFETY: the child runs `work` alone, on a copy of this thread, and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: an alarm that nobody handles ends the child.
+        unsafe { libc::alarm(20) };
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        let code = ended.map_or(u8::MAX, |code| code.min(u8::MAX - 1));
+        // SAFETY: it runs no destructor and no handler, and does not return.
+        unsafe { libc::_exit(i32::from(code)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's own, and the status is ours to write.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let has_exited = 0 < child && waited == child && libc::WIFEXITED(status);
+    let code = u8::try_from(libc::WEXITSTATUS(status)).ok()?;
+    (has_exited && code != u8::MAX).then_some(code)
+}

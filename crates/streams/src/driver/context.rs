@@ -6,11 +6,15 @@ use std::ptr;
 
 use cuda_sys::{CUcontext, CUdevice, CUresult, CUstreamCaptureMode, Table};
 
-use super::{Calls, DeviceHandle, Handle, check, device_size, in_host_function};
-use crate::error::{DriverError, Error};
+use super::{Calls, DeviceHandle, Handle, check, device_size, fork, in_host_function};
+use crate::error::{Code, DriverError, Error};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
 type Deferred = Box<dyn FnOnce(&DriverContext) -> CUresult + Send>;
+
+/// What a context of the parent's has met in a forked child.
+const FORKED: DriverError =
+    DriverError { call: "fork", code: Code(CUresult::CUDA_ERROR_NOT_INITIALIZED.0) };
 
 /// One context, kept alive for as long as anything made in it.
 pub(crate) struct DriverContext {
@@ -25,6 +29,8 @@ pub(crate) struct DriverContext {
     has_deferred: AtomicBool,
     silent_errors: AtomicU64,
     calls: AtomicU64,
+    /// Of which process it is, counted in forks.
+    generation: u32,
 }
 
 impl DriverContext {
@@ -39,6 +45,7 @@ impl DriverContext {
             has_deferred: AtomicBool::new(false),
             silent_errors: AtomicU64::new(0),
             calls: AtomicU64::new(0),
+            generation: fork::generation(),
         }
     }
 
@@ -91,7 +98,13 @@ impl DriverContext {
 
     #[inline]
     pub(crate) fn first_error(&self) -> Option<DriverError> {
-        self.first_error.get().copied()
+        if self.is_forked() { Some(FORKED) } else { self.first_error.get().copied() }
+    }
+
+    /// Whether this process is a fork of the context's own.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
     }
 
     /// Errors that only a destructor saw.
@@ -113,6 +126,9 @@ impl DriverContext {
     pub(crate) fn ready(&self) -> Result<(), Error> {
         if in_host_function() {
             return Err(Error::InsideHostFunction);
+        }
+        if self.is_forked() {
+            return Err(Error::Forked);
         }
         if let Some(first) = self.first_error() {
             return Err(Error::ContextFailed { first });

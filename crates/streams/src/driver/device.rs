@@ -25,6 +25,7 @@ impl Calls {
         // SAFETY: `cuInit` may be called at any time and any number of times.
         let code = unsafe { table.init()(0) };
         check("cuInit", code)?;
+        super::fork::watch();
         Ok(Self { table })
     }
 

@@ -15,6 +15,7 @@ mod context;
 mod copy;
 mod device;
 mod event;
+mod fork;
 mod graph;
 mod host;
 mod host_words;

@@ -1,0 +1,32 @@
+//! Whether this process was forked after the driver was started: only the parent may call it then.
+//!
+//! The driver does not work in a forked child, and a lock that another thread of the parent held
+//! is held there for ever. So what belongs to the parent is told by a number, without a lock and
+//! without a call: every fork counts, and a context remembers the count of its own process.
+
+use crate::sync::{OnceLock, Ordering, StaticU32};
+
+static FORKS: StaticU32 = StaticU32::new(0);
+
+/// How many times this process is a fork of one that watched.
+#[inline]
+pub(super) fn generation() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+#[cfg(unix)]
+extern "C" fn count() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has forks counted from now on.
+pub(super) fn watch() {
+    static WATCHED: OnceLock<()> = OnceLock::new();
+    WATCHED.get_or_init(|| {
+        #[cfg(unix)]
+        {
+            // SAFETY: the handler only adds to an atomic, which a forked child may do.
+            let _lack_of_memory = unsafe { libc::pthread_atfork(None, None, Some(count)) };
+        }
+    });
+}

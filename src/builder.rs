@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use allocator::{Allocator, Config, PlainSource, Policy, Source, SourceError, VmmSource};
+use allocator::{Allocator, Bound, Config, PlainSource, Policy, Source, SourceError, VmmSource};
 use streams::{Context, Driver};
 
 use crate::error::OpenError;
@@ -89,6 +89,19 @@ impl Builder {
     /// them rather than that the allocator grows.
     pub fn pending_bytes_max(mut self, bytes: u64) -> Self {
         self.config = self.config.with_pending_max(bytes);
+        self
+    }
+
+    /// A bound on what is in flight of each stream's memory, at which the host or the stream is
+    /// held up.
+    pub fn stream_bound(mut self, bound: Bound) -> Self {
+        self.config = self.config.with_stream_bound(bound);
+        self
+    }
+
+    /// The same bound on what is in flight of all memory together.
+    pub fn pool_bound(mut self, bound: Bound) -> Self {
+        self.config = self.config.with_pool_bound(bound);
         self
     }
 

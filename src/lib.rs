@@ -103,7 +103,7 @@ pub use runtime::{open_or_simulated, simulated};
 pub use simulation::Simulation;
 
 pub use allocator::{
-    self, AllocError, Allocator, Block, Config, FreeError, Hold, OutOfMemory, Policy, Pool,
+    self, AllocError, Allocator, Block, Bound, Config, FreeError, Hold, OutOfMemory, Policy, Pool,
     Snapshot, Stats, Stranded, StrandedCause, Use,
 };
 pub use bytemuck;

@@ -3,6 +3,7 @@
 //! `tests/it` runs them on the simulated driver under many schedules, `tests/gpu` runs the same
 //! ones on a GPU.
 
+pub mod bounds;
 pub mod broken;
 pub mod capture;
 pub mod depth;
@@ -141,6 +142,16 @@ scenarios! {
         a_request_is_told_why_it_cannot_use_what_is_there
         a_retired_streams_cache_becomes_everyones
         under_the_pytorch_policy_a_retired_cache_is_inherited_or_given_back
+    }
+    bounds {
+        a_bound_holds_the_host_up_at_its_figure
+        a_bound_holds_the_stream_up_at_its_figure
+        a_bound_is_for_each_stream_or_for_all_together
+        a_pool_has_a_bound_of_its_own
+        a_bound_hangs_nobody_before_a_gate
+        a_bound_on_memory_in_flight_makes_room_for_a_request
+        a_bound_on_the_device_needs_a_policy_that_waits
+        a_bound_does_not_count_what_a_hold_keeps
     }
     pools {
         a_pool_keeps_its_memory_apart

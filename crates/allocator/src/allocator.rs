@@ -61,7 +61,8 @@ pub(crate) struct Inner {
     pub(crate) identity: u64,
     pub(crate) setup: ShardSetup,
     pub(crate) limit: AtomicU64,
-    /// The limit as the fast way reads it: 0 if somebody watches, so that it is left at once.
+    /// The limit as the fast way reads it: 0 if every request goes the slow way, so that the
+    /// fast one is left at once.
     pub(crate) quick_limit: AtomicU64,
     pub(crate) watch: Watch,
     /// What the device has.
@@ -195,7 +196,7 @@ impl Allocator {
         if self.inner.is_first {
             self.inner.family.set_limit(limit);
         }
-        if !self.inner.watch.is_on() {
+        if !self.inner.is_slow() {
             self.inner.quick_limit.store(limit, Ordering::Relaxed);
         }
     }
@@ -394,7 +395,7 @@ impl Inner {
     }
 
     #[inline]
-    fn shard_of(&self, order: &StreamOrder) -> &Shard {
+    pub(crate) fn shard_of(&self, order: &StreamOrder) -> &Shard {
         match self.shards.get(order.slot()) {
             Some(shard) => shard,
             None => self.first_shard_of(order),

@@ -1,5 +1,6 @@
 //! How an allocator is to behave.
 
+use crate::bound::{Bound, BoundCounts};
 use crate::bytes::Bytes;
 
 /// What may decide between waiting, asking the device and growing (R4, R9).
@@ -107,6 +108,11 @@ pub struct Config {
     pub pending_bytes_max: Option<u64>,
     /// When a stream waits below that bound.
     pub wait_depth: WaitDepth,
+    /// A bound on what is in flight of each stream's memory, at which somebody is held up. A
+    /// stream's memory is what was opened for it, also while it is lent to others.
+    pub stream_bound: Option<Bound>,
+    /// The same for all memory of the allocator, or of the pool, together.
+    pub pool_bound: Option<Bound>,
     /// A check to leave out, so that a test can show it would be missed.
     #[doc(hidden)]
     pub sabotage: Option<Sabotage>,
@@ -119,6 +125,8 @@ impl Default for Config {
             limit_bytes: None,
             pending_bytes_max: None,
             wait_depth: WaitDepth::Learned,
+            stream_bound: None,
+            pool_bound: None,
             sabotage: None,
         }
     }
@@ -134,6 +142,27 @@ impl Config {
     /// Whether the depth of waits follows from what earlier ones have cost.
     pub(crate) fn learns_depth(&self) -> bool {
         self.policy.learns() && self.wait_depth == WaitDepth::Learned
+    }
+
+    /// Whether a bound counts memory that is handed out.
+    pub(crate) fn bounds_allocated(&self) -> bool {
+        let counts = |bound: &Bound| bound.counts == BoundCounts::InFlight;
+        self.stream_bound.as_ref().is_some_and(counts)
+            || self.pool_bound.as_ref().is_some_and(counts)
+    }
+
+    /// The same settings with a bound on what is in flight of each stream's memory.
+    #[must_use]
+    pub fn with_stream_bound(mut self, bound: Bound) -> Self {
+        self.stream_bound = Some(bound);
+        self
+    }
+
+    /// The same settings with a bound on what is in flight of all memory together.
+    #[must_use]
+    pub fn with_pool_bound(mut self, bound: Bound) -> Self {
+        self.pool_bound = Some(bound);
+        self
     }
 
     /// The same settings with another policy.

@@ -39,6 +39,9 @@ impl Inner {
         stats.num_device_free = shared.device_free.load(order);
         stats.num_alloc_retries = shared.retries.load(order);
         stats.num_ooms = shared.out_of_memory.load(order);
+        stats.host_throttle_total = shared.host_throttles.load(order);
+        stats.device_throttle_total = shared.device_throttles.load(order);
+        stats.bound_passed_total = shared.bounds_passed.load(order);
         stats.drop_errors = shared.drop_errors.load(order);
         stats
     }

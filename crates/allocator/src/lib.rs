@@ -57,6 +57,7 @@ mod recent;
 mod shard;
 mod table;
 
+mod bound;
 mod family;
 mod grow;
 mod ladder;
@@ -78,6 +79,7 @@ mod met;
 mod sync;
 
 pub use allocator::Allocator;
+pub use bound::{Bound, BoundCounts, Throttle};
 pub use bytes::{Bytes, GRAIN, REQUEST_BYTES_MAX, SMALL_BYTES_MAX};
 #[doc(hidden)]
 pub use config::Sabotage;

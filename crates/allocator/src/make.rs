@@ -43,7 +43,7 @@ impl Inner {
             context.time_fences();
         }
         let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
-        Self {
+        let made = Self {
             context,
             source,
             view,
@@ -57,12 +57,16 @@ impl Inner {
             is_first,
             identity: next_identity(),
             setup,
-            quick_limit: AtomicU64::new(if watch.is_on() { 0 } else { limit }),
+            quick_limit: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
             watch,
             total,
             orders: Mutex::new(BTreeMap::new()),
+        };
+        if !made.is_slow() {
+            made.quick_limit.store(limit, Ordering::Relaxed);
         }
+        made
     }
 
     /// Another pool of the same family.
@@ -75,6 +79,11 @@ impl Inner {
             family: Arc::clone(&self.family),
         };
         Self::new(means, config, false)
+    }
+
+    /// Whether each request goes the slow way: somebody watches, or looks at what is in flight.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.watch.is_on() || self.config.bounds_allocated()
     }
 
     /// No limit is above it.

@@ -22,6 +22,7 @@ use streams::{Context, StreamOrder, Used};
 
 use crate::allocator::{Allocator, Inner};
 use crate::block::{BlockName, State};
+use crate::bytes::round_up;
 use crate::config::Config;
 use crate::error::AllocError;
 use crate::make::best_source;
@@ -225,7 +226,7 @@ impl fmt::Debug for Watch {
 }
 
 impl Inner {
-    /// The same without the fast way: refuses, or serves and tells.
+    /// The same without the fast way: refuses, or makes room in the bounds, serves and tells.
     #[cold]
     pub(crate) fn allocate_watched(
         &self,
@@ -239,6 +240,9 @@ impl Inner {
             return Err(self.refusal(order, bytes));
         }
         let captures = order.is_capturing();
+        if !captures {
+            self.make_room_in_bounds(self.shard_of(order), round_up(bytes));
+        }
         let step = Cell::new(Step::OwnStream);
         let request = Request::new(order, bytes, is_raw, captures, &step);
         let ready = if captures { None } else { self.serve_ready(order, bytes, is_raw) };

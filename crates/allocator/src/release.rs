@@ -156,6 +156,7 @@ impl Inner {
         if let Some(home) = home_order.filter(|_| !ends.is_empty() && self.config.learns_depth()) {
             self.pace.note_step(&home, ends, self.counters.remapped());
         }
+        self.keep_bounds(shard);
         failure.map_or(Ok(()), |error| Err(FreeError::Unfenced(error)))
     }
 

@@ -85,6 +85,12 @@ pub struct Stats {
     pub num_alloc_retries: u64,
     /// Requests that ended in an out-of-memory error.
     pub num_ooms: u64,
+    /// Times the host was held up at a [`crate::Bound`].
+    pub host_throttle_total: u64,
+    /// Times a stream was made to wait on the device at a [`crate::Bound`].
+    pub device_throttle_total: u64,
+    /// Times a [`crate::Bound`] was passed because nobody may wait for what is pending (R5).
+    pub bound_passed_total: u64,
     /// Errors that a drop met and could not return.
     pub drop_errors: u64,
 }
@@ -125,6 +131,9 @@ pub(crate) struct SharedCounters {
     pub(crate) device_free: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) out_of_memory: AtomicU64,
+    pub(crate) host_throttles: AtomicU64,
+    pub(crate) device_throttles: AtomicU64,
+    pub(crate) bounds_passed: AtomicU64,
     pub(crate) drop_errors: AtomicU64,
 }
 
@@ -144,6 +153,9 @@ impl SharedCounters {
             device_free: zero(),
             retries: zero(),
             out_of_memory: zero(),
+            host_throttles: zero(),
+            device_throttles: zero(),
+            bounds_passed: zero(),
             drop_errors: zero(),
         }
     }

@@ -184,7 +184,7 @@ impl Inner {
 
     /// A fence that covers `point` and nothing submitted after the free that it belongs to (O6),
     /// recorded now if that is still possible.
-    fn exact_fence(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
+    pub(crate) fn exact_fence(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
         let kept = order.fence_exactly(point);
         let kept = kept.or_else(|| order.fence_exactly(self.bursts.fenced(point)?));
         if kept.is_some() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use allocator::{Allocator, Bound, Config, PlainSource, Policy, Source, SourceError, VmmSource};
 use streams::{Context, Driver};
 
+use crate::checking::Checking;
 use crate::error::OpenError;
 use crate::observers::{Observer, Observers};
 use crate::runtime::{Origin, Runtime};
@@ -51,6 +52,7 @@ pub struct Builder {
     config: Config,
     source: SourceChoice,
     observers: Observers,
+    checked: bool,
     #[cfg(feature = "sim")]
     simulation: Simulation,
 }
@@ -138,6 +140,26 @@ impl Builder {
         self
     }
 
+    /// With the checker on: [`Runtime::checker`] gives it, and what it found. It watches everything
+    /// that happens on the streams and to the memory, and slows the program down. The environment
+    /// variable `WELLSPRING_CHECK` turns it on without this, see [`crate::CHECK_VARIABLE`].
+    ///
+    /// Not for [`Builder::open_in`], whose streams are not this runtime's.
+    pub fn checked(mut self) -> Self {
+        self.checked = true;
+        self
+    }
+
+    /// The same settings, with the checker among the observers if it is wanted.
+    fn with_checking(&self) -> (Self, Option<Checking>) {
+        let mut wired = self.clone();
+        let checking = Checking::wanted(self.checked);
+        if let Some(checking) = &checking {
+            wired.observers.add(checking.checker());
+        }
+        (wired, checking)
+    }
+
     /// The machine to make where a simulated device is opened.
     #[cfg(feature = "sim")]
     pub fn simulation(mut self, simulation: Simulation) -> Self {
@@ -150,12 +172,13 @@ impl Builder {
     /// # Errors
     /// What is missing: the driver, an entry point of it, the device, or what the source needs.
     pub fn open(&self) -> Result<Runtime, OpenError> {
-        let loaded = match self.observers.of_order() {
+        let (wired, checking) = self.with_checking();
+        let loaded = match wired.observers.of_order() {
             None => Driver::load(),
             Some(observer) => Driver::load_observed(observer),
         };
         let driver = loaded.map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
-        self.open_driver(&driver, Origin::Gpu)
+        wired.open_driver(&driver, Origin::Gpu, checking)
     }
 
     /// Builds a runtime in a context that is open already, for example a borrowed one.
@@ -163,7 +186,7 @@ impl Builder {
     /// # Errors
     /// What the source needs is missing, or the driver's answer.
     pub fn open_in(&self, context: &Context) -> Result<Runtime, OpenError> {
-        self.compose(context, Origin::Gpu)
+        self.compose(context, Origin::Gpu, None)
     }
 
     /// Makes a simulated machine and opens its device.
@@ -210,15 +233,22 @@ impl Builder {
         reason: Option<OpenError>,
     ) -> Result<Runtime, OpenError> {
         kernels::simulated::register(machine);
-        let opened = match self.observers.of_order() {
+        let (wired, checking) = self.with_checking();
+        let opened = match wired.observers.of_order() {
             None => Driver::from_table(machine.table()),
             Some(observer) => Driver::from_table_observed(machine.table(), observer),
         };
         let driver = opened.map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
-        self.open_driver(&driver, Origin::Simulated { machine: machine.clone(), reason })
+        let origin = Origin::Simulated { machine: machine.clone(), reason };
+        wired.open_driver(&driver, origin, checking)
     }
 
-    fn open_driver(&self, driver: &Driver, origin: Origin) -> Result<Runtime, OpenError> {
+    fn open_driver(
+        &self,
+        driver: &Driver,
+        origin: Origin,
+        checking: Option<Checking>,
+    ) -> Result<Runtime, OpenError> {
         let ordinal = self.ordinal;
         let failed = |count| move |cause| OpenError::from_driver(ordinal, count, cause);
         let count = driver.device_count().map_err(failed(0))?;
@@ -227,10 +257,15 @@ impl Builder {
         }
         let device = driver.device(ordinal).map_err(failed(count))?;
         let context = device.primary_context().map_err(failed(count))?;
-        self.compose(&context, origin)
+        self.compose(&context, origin, checking)
     }
 
-    fn compose(&self, context: &Context, origin: Origin) -> Result<Runtime, OpenError> {
+    fn compose(
+        &self,
+        context: &Context,
+        origin: Origin,
+        checking: Option<Checking>,
+    ) -> Result<Runtime, OpenError> {
         let ordinal = context.device().ordinal();
         let of_driver = |cause| OpenError::Driver { ordinal, cause };
         let config = self.config.clone();
@@ -240,7 +275,7 @@ impl Builder {
                     None => Allocator::new(context, config)?,
                     Some(observer) => Allocator::new_observed(context, config, observer)?,
                 };
-                return Runtime::assemble(allocator, origin).map_err(of_driver);
+                return Runtime::assemble(allocator, origin, checking).map_err(of_driver);
             }
             SourceChoice::Plain => Arc::new(PlainSource::new(context)),
             SourceChoice::Vmm => {
@@ -255,7 +290,7 @@ impl Builder {
             None => Allocator::with_source(context, config, source)?,
             Some(observer) => Allocator::with_source_observed(context, config, source, observer)?,
         };
-        Runtime::assemble(allocator, origin).map_err(of_driver)
+        Runtime::assemble(allocator, origin, checking).map_err(of_driver)
     }
 }
 

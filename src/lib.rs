@@ -79,6 +79,7 @@
 mod buffer;
 mod build_stamp;
 mod builder;
+mod checking;
 mod choice;
 mod current_pool;
 mod error;
@@ -91,6 +92,7 @@ mod simulation;
 pub use buffer::{DeviceBuffer, DeviceCopy};
 pub use build_stamp::{BUILD, BuildStamp};
 pub use builder::Builder;
+pub use checking::{CHECK_VARIABLE, checked};
 pub use choice::{DEVICE_VARIABLE, DeviceChoice, open_from_environment};
 pub use current_pool::CurrentPool;
 pub use error::{Error, OpenError};
@@ -107,6 +109,7 @@ pub use allocator::{
     Snapshot, Stats, Stranded, StrandedCause, Use,
 };
 pub use bytemuck;
+pub use checker::{self, Checker};
 #[cfg(feature = "sim")]
 pub use cuda_sim;
 #[cfg(feature = "kernels")]

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use allocator::{Allocator, Config, Pool, Stats};
+use checker::Checker;
 use streams::{Context, Device, Driver, Module, Stream, StreamOptions};
 
 use crate::builder::Builder;
+use crate::checking::Checking;
 use crate::error::{Error, OpenError};
 
 /// Opens GPU 0 with the default settings.
@@ -112,6 +114,8 @@ pub struct Runtime {
 struct Inner {
     allocator: Allocator,
     device_name: String,
+    /// After the allocator: what happens at its end is checked too.
+    checking: Option<Checking>,
     /// Last: a simulated machine goes after the context that lies in it.
     origin: Origin,
 }
@@ -126,9 +130,13 @@ impl Drop for Inner {
 }
 
 impl Runtime {
-    pub(crate) fn assemble(allocator: Allocator, origin: Origin) -> Result<Self, streams::Error> {
+    pub(crate) fn assemble(
+        allocator: Allocator,
+        origin: Origin,
+        checking: Option<Checking>,
+    ) -> Result<Self, streams::Error> {
         let device_name = allocator.context().device().name()?;
-        Ok(Self { inner: Arc::new(Inner { allocator, device_name, origin }) })
+        Ok(Self { inner: Arc::new(Inner { allocator, device_name, checking, origin }) })
     }
 
     /// The driver.
@@ -173,6 +181,12 @@ impl Runtime {
     #[must_use = "a pool that is not kept goes at once"]
     pub fn create_pool(&self, config: Config) -> Pool {
         self.inner.allocator.create_pool(config)
+    }
+
+    /// The checker, if it is on: [`Builder::checked`], or the environment variable.
+    #[must_use]
+    pub fn checker(&self) -> Option<&Arc<Checker>> {
+        self.inner.checking.as_ref().map(Checking::checker)
     }
 
     /// A new stream, which runs beside all others.

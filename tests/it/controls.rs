@@ -17,7 +17,7 @@ fn schedules() -> impl Iterator<Item = Schedule> {
     fixed.into_iter().chain((0..16).map(Schedule::Seeded))
 }
 
-fn control(name: &str) -> &'static Control {
+pub fn control(name: &str) -> &'static Control {
     CONTROLS.iter().find(|control| control.name == name).expect("a control of this name")
 }
 

@@ -11,6 +11,7 @@ mod scenarios;
 mod litmus;
 
 mod chance;
+mod checked;
 mod controls;
 #[path = "../reports/mod.rs"]
 mod reports;

@@ -1,7 +1,9 @@
 //! The rig on a simulated machine: every block handed out is declared, and asked about (S3).
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
+use checker::Checker;
 use cuda_sim::{DeviceProfile, Hazard, Machine, Schedule};
 use streams::{Context, DeviceSpan, Driver, Stream};
 
@@ -60,6 +62,19 @@ impl SimulatedRig {
         let desk = Desk::new(context);
         let judge = desk.stream();
         Self { desk, judge, probed: RefCell::default(), machine }
+    }
+
+    /// A rig on an H200 under a schedule, and a checker that watches it.
+    pub fn checked(schedule: Schedule) -> (Self, Arc<Checker>) {
+        let machine = machine(schedule, DeviceProfile::h200());
+        let checker = Arc::new(Checker::new());
+        let observer = Arc::<Checker>::clone(&checker);
+        let driver = Driver::from_table_observed(machine.table(), observer);
+        let device = driver.expect("the simulated driver starts").device(0).expect("a device");
+        let context = device.primary_context().expect("a context");
+        let desk = Desk::checked(&context, Arc::clone(&checker));
+        let judge = desk.stream();
+        (Self { desk, judge, probed: RefCell::default(), machine }, checker)
     }
 
     /// The machine.

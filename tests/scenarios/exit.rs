@@ -1,6 +1,6 @@
 //! The end: allocators, streams and contexts that go while work is queued.
 
-use allocator::{Allocator, Config};
+use allocator::Config;
 
 use super::rig::{BLOCK, Rig, WHOLE, take};
 
@@ -9,7 +9,7 @@ pub fn an_allocator_may_go_while_blocks_are_pending(rig: &dyn Rig) {
     let desk = rig.desk();
     for source in desk.sources() {
         let before = rig.used_bytes();
-        let allocator = Allocator::with_source(desk.context(), Config::default(), source);
+        let allocator = desk.try_allocator(Config::default(), Some(source));
         let allocator = allocator.expect("an allocator");
         let [home, user] = desk.streams();
         let blocks = [BLOCK, WHOLE, 3 * WHOLE].map(|bytes| take(rig, &allocator, &home, bytes));
@@ -31,7 +31,7 @@ pub fn streams_may_go_before_the_allocator(rig: &dyn Rig) {
     let desk = rig.desk();
     for source in desk.sources() {
         let before = rig.used_bytes();
-        let allocator = Allocator::with_source(desk.context(), Config::default(), source);
+        let allocator = desk.try_allocator(Config::default(), Some(source));
         let allocator = allocator.expect("an allocator");
         let [home, user] = desk.streams();
         let x = take(rig, &allocator, &home, WHOLE);

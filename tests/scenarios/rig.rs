@@ -6,10 +6,12 @@
 //! kernels write and check are the only witness.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use allocator::{AllocError, Allocator, Block, Config, FreeError, ServedBy, VmmSource};
 use allocator::{PlainSource, Source};
+use checker::Checker;
 use kernels::launch::Kernels;
 use streams::launch::{DeviceSlice, DeviceSliceMut};
 use streams::memory::DeviceMemory;
@@ -65,6 +67,8 @@ pub struct Desk {
     /// Counts the words that were not what they should have been.
     counter: DeviceMemory,
     clerk: Stream,
+    /// Watches the allocators of this desk.
+    checker: Option<Arc<Checker>>,
 }
 
 impl Desk {
@@ -81,8 +85,16 @@ impl Desk {
             gates_used: Cell::new(0),
             counter,
             clerk,
+            checker: None,
         };
         desk.warm_up();
+        desk
+    }
+
+    /// The same, with allocators that a checker watches. The context's driver has it too.
+    pub fn checked(context: &Context, checker: Arc<Checker>) -> Self {
+        let mut desk = Self::new(context);
+        desk.checker = Some(checker);
         desk
     }
 
@@ -176,16 +188,33 @@ impl Desk {
 
     /// An allocator with the default source.
     pub fn allocator(&self, config: Config) -> Allocator {
-        Allocator::new(&self.context, config).expect("an allocator")
+        self.try_allocator(config, None).expect("an allocator")
+    }
+
+    /// An allocator with this source, or the default one.
+    pub fn try_allocator(
+        &self,
+        config: Config,
+        source: Option<Arc<dyn Source>>,
+    ) -> Result<Allocator, AllocError> {
+        let context = &self.context;
+        match (source, self.checker.clone()) {
+            (None, None) => Allocator::new(context, config),
+            (Some(source), None) => Allocator::with_source(context, config, source),
+            (None, Some(checker)) => Allocator::new_observed(context, config, checker),
+            (Some(source), Some(checker)) => {
+                Allocator::with_source_observed(context, config, source, checker)
+            }
+        }
     }
 
     /// Every source the device has.
-    pub fn sources(&self) -> Vec<std::sync::Arc<dyn Source>> {
-        let mut sources: Vec<std::sync::Arc<dyn Source>> = Vec::new();
+    pub fn sources(&self) -> Vec<Arc<dyn Source>> {
+        let mut sources: Vec<Arc<dyn Source>> = Vec::new();
         if let Some(vmm) = VmmSource::new(&self.context).expect("the device knows itself") {
-            sources.push(std::sync::Arc::new(vmm));
+            sources.push(Arc::new(vmm));
         }
-        sources.push(std::sync::Arc::new(PlainSource::new(&self.context)));
+        sources.push(Arc::new(PlainSource::new(&self.context)));
         sources
     }
 }

@@ -164,11 +164,14 @@ pub enum Scope {
 
 /// How the host learned something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum How {
     /// It asked, and the answer was yes.
     Query,
     /// It waited.
     Synchronization,
+    /// A host function of that stream began.
+    HostFunction,
 }
 
 /// What happened.

@@ -212,7 +212,8 @@ impl Stream {
     ) -> Result<Submission, Error> {
         let core = self.order.core();
         let entered = core.enter()?;
-        let function = HostFunction::new(Box::new(function));
+        let (body, before) = core.watched_function(function, Location::caller());
+        let function = HostFunction::new(body);
         // Gated before the call, too: a record made meanwhile by another thread may follow it.
         core.gate_next(&entered);
         let launched = core
@@ -220,7 +221,10 @@ impl Stream {
             .submit(
                 Told::of(Operation::HostFunction),
                 || None,
-                |raw| raw.launch_host_function(&function),
+                |raw| {
+                    before.set(core);
+                    raw.launch_host_function(&function)
+                },
             )
             .inspect_err(|_| function.cancel())?;
         core.slot().gate(launched.point().mark);

@@ -7,7 +7,7 @@ use crate::observe::{
     Told, Watch, What,
 };
 use crate::stream_core::{StreamCore, StreamKind};
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::uses::Use;
 
 /// What a watched stream counts.
@@ -97,6 +97,43 @@ impl StreamCore {
             What::Recorded { stream, ordinal, capture: None, record, by: By::Library },
         );
         event
+    }
+}
+
+/// How far a stream was when a host function was queued on it; nothing where nobody watches.
+pub(crate) struct Before(Option<Arc<AtomicU64>>);
+
+impl Before {
+    /// Called when it is the stream's turn to queue the function.
+    pub(crate) fn set(&self, core: &StreamCore) {
+        if let Some(ordinal) = &self.0 {
+            ordinal.store(core.reached().ordinal, Ordering::SeqCst);
+        }
+    }
+}
+
+impl StreamCore {
+    /// A host function that says, where anybody watches, that what was queued before it is done.
+    pub(crate) fn watched_function(
+        &self,
+        function: impl FnOnce() + Send + 'static,
+        place: Place,
+    ) -> (Box<dyn FnOnce() + Send>, Before) {
+        if !self.watch().is_on() {
+            return (Box::new(function), Before(None));
+        }
+        // Nothing of the stream goes into the function: it may be dropped where the driver may not
+        // be called.
+        let (watch, stream) = (self.watch().clone(), self.traits().id);
+        let before = Arc::new(AtomicU64::new(0));
+        let ordinal = Arc::clone(&before);
+        let watched = move || {
+            let reached = [Reached { stream, ordinal: ordinal.load(Ordering::SeqCst) }];
+            let (scope, how) = (Scope::Stream { stream }, How::HostFunction);
+            watch.tell(Some(place), || What::Passed { scope, reached: &reached, how });
+            function();
+        };
+        (Box::new(watched), Before(Some(before)))
     }
 }
 

@@ -30,11 +30,12 @@ const LAYERS: &[Layer] = &[
     layer("streams", 2),
     layer("allocator", 3),
     beside("kernels", 3, &["cuda-sim", "streams"]),
-    layer("wellspring", 4),
+    beside("checker", 4, &["allocator", "streams"]),
+    layer("wellspring", 5),
     beside("trace", 1, &[]),
-    beside("replay", 5, &["trace", "allocator"]),
-    layer("cli", 6),
-    beside("patterns", 5, &["wellspring"]),
+    beside("replay", 6, &["trace", "allocator"]),
+    layer("cli", 7),
+    beside("patterns", 6, &["wellspring"]),
     beside("xtask", 0, &[]),
 ];
 

@@ -59,7 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         if stage == 1 {
             first_stage_order.push(job);
             let mut doubled = DeviceBuffer::<u32>::new(&runtime, stream, LEN)?;
-            let _copied = doubled.copy_from(stream, buffer)?;
+            let _copied = doubled.copy_from(stream, &*buffer)?;
             // The old buffer is freed here, while the copy out of it is still queued.
             *buffer = doubled;
             let _announced = announce(stream, job, 2)?;

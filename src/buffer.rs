@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeBounds;
 
 use allocator::{Allocator, Block, Hold, Use};
 use streams::launch::{DeviceSlice, DeviceSliceMut};
@@ -13,8 +14,10 @@ use streams::{DeviceBytes, DevicePart, Stream, StreamOrder, Submission};
 
 use crate::current_pool::CurrentPool;
 use crate::error::Error;
+use crate::lend::Lent;
 use crate::pinned::PinnedBuffer;
 use crate::runtime::Runtime;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// Plain data that can be copied to and from a device byte by byte: numbers, arrays of them, and
 /// every type that says so by [`bytemuck::Pod`].
@@ -53,34 +56,6 @@ pub struct DeviceBuffer<T> {
     home: StreamOrder,
     len: usize,
     element: PhantomData<fn() -> T>,
-}
-
-/// How a value is repeated over memory.
-#[derive(Debug, PartialEq, Eq)]
-enum Pattern {
-    Bytes(u8),
-    Words(u32),
-    /// No fill of the driver repeats it.
-    Longer,
-}
-
-impl Pattern {
-    fn of(value: &[u8]) -> Self {
-        let Some((&first, rest)) = value.split_first() else { return Self::Bytes(0) };
-        if rest.iter().all(|byte| *byte == first) {
-            return Self::Bytes(first);
-        }
-        if let &[low, high] = value {
-            return Self::Words(u32::from_ne_bytes([low, high, low, high]));
-        }
-        let (words, left) = value.as_chunks::<4>();
-        match words.split_first() {
-            Some((first, rest)) if left.is_empty() && rest.iter().all(|word| word == first) => {
-                Self::Words(u32::from_ne_bytes(*first))
-            }
-            Some(_) | None => Self::Longer,
-        }
-    }
 }
 
 impl<T: DeviceCopy> DeviceBuffer<T> {
@@ -142,11 +117,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     /// `values` has another length, the stream captures, or the copy failed.
     #[track_caller]
     pub fn copy_from_slice(&mut self, stream: &Stream, values: &[T]) -> Result<(), Error> {
-        self.check_length(values.len())?;
-        if !self.is_empty() {
-            let _done = stream.copy_to_device(self, 0, bytemuck::cast_slice(values))?;
-        }
-        Ok(())
+        self.as_view_mut().copy_from_slice(stream, values)
     }
 
     /// Copies the whole buffer to `values`, on `stream`. Blocks until that is done.
@@ -155,11 +126,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     /// `values` has another length, the stream captures, or the copy failed.
     #[track_caller]
     pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<(), Error> {
-        self.check_length(values.len())?;
-        if !self.is_empty() {
-            let _done = stream.copy_to_host(bytemuck::cast_slice_mut(values), self, 0)?;
-        }
-        Ok(())
+        self.as_view().copy_to_slice(stream, values)
     }
 
     /// The content, copied on `stream`. Blocks until that is done.
@@ -168,19 +135,23 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     /// The stream captures, or the copy failed.
     #[track_caller]
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>, Error> {
-        let mut values = vec![T::zeroed(); self.len];
-        self.copy_to_slice(stream, &mut values)?;
-        Ok(values)
+        self.as_view().to_vec(stream)
     }
 
-    /// Queues a copy of another buffer into this one, on `stream`.
+    /// Queues a copy of another buffer, or of a view of one, into this one, on `stream`.
     ///
     /// # Errors
-    /// The other buffer has another length, or the copy failed.
+    /// The source has another length, or the copy failed.
     #[track_caller]
-    pub fn copy_from(&mut self, stream: &Stream, source: &Self) -> Result<Submission, Error> {
-        self.check_length(source.len)?;
-        Ok(stream.copy_on_device(self, 0, source, 0, self.bytes())?)
+    pub fn copy_from<'b>(
+        &mut self,
+        stream: &Stream,
+        source: impl Into<DeviceView<'b, T>>,
+    ) -> Result<Submission, Error>
+    where
+        T: 'b,
+    {
+        self.as_view_mut().copy_from(stream, source)
     }
 
     /// Queues a copy from pinned memory, on `stream`. The host goes on meanwhile, and so do other
@@ -194,12 +165,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
         stream: &Stream,
         source: &PinnedBuffer<T>,
     ) -> Result<Submission, Error> {
-        self.check_length(source.len())?;
-        if self.is_empty() {
-            return self.touch_nothing(stream);
-        }
-        let memory = source.memory();
-        Ok(stream.copy_from_pinned(self, 0, memory, 0..memory.len())?)
+        self.as_view_mut().copy_from_pinned(stream, source)
     }
 
     /// Queues a copy to pinned memory, on `stream`. The pinned memory waits for it before it is
@@ -213,13 +179,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
         stream: &Stream,
         target: &mut PinnedBuffer<T>,
     ) -> Result<Submission, Error> {
-        self.check_length(target.len())?;
-        if self.is_empty() {
-            return self.touch_nothing(stream);
-        }
-        let memory = target.memory_mut();
-        let whole = 0..memory.len();
-        Ok(stream.copy_to_pinned(memory, whole, self, 0)?)
+        self.as_view().copy_to_pinned(stream, target)
     }
 
     /// Queues a fill of the whole buffer with `value`, on `stream`.
@@ -231,31 +191,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     /// The fill failed; or the value is a longer one and the stream captures.
     #[track_caller]
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Submission, Error> {
-        if self.is_empty() {
-            return self.touch_nothing(stream);
-        }
-        match Pattern::of(bytemuck::bytes_of(&value)) {
-            Pattern::Bytes(byte) => Ok(stream.fill_bytes(self, 0, self.bytes(), byte)?),
-            // The block is whole grains, so the last word is in it even where the values end
-            // in the middle of one.
-            Pattern::Words(word) => {
-                Ok(stream.fill_words(&self.block, 0, self.bytes().div_ceil(4), word)?)
-            }
-            Pattern::Longer => {
-                let values = vec![value; self.len];
-                Ok(stream.copy_to_device(self, 0, bytemuck::cast_slice(&values))?)
-            }
-        }
-    }
-
-    fn check_length(&self, found: usize) -> Result<(), Error> {
-        if found == self.len { Ok(()) } else { Err(Error::Length { expected: self.len, found }) }
-    }
-
-    /// An operation of no bytes, for a buffer without any.
-    #[track_caller]
-    fn touch_nothing(&self, stream: &Stream) -> Result<Submission, Error> {
-        Ok(stream.copy_on_device(self, 0, self, 0, 0)?)
+        self.as_view_mut().fill(stream, value)
     }
 }
 
@@ -291,6 +227,80 @@ impl<T> DeviceBuffer<T> {
     #[must_use]
     pub fn home(&self) -> &StreamOrder {
         &self.home
+    }
+
+    /// The whole buffer as a view, to be read.
+    #[must_use]
+    pub fn as_view(&self) -> DeviceView<'_, T> {
+        DeviceView::of(&self.block, self.len)
+    }
+
+    /// The whole buffer as a view, to be written.
+    pub fn as_view_mut(&mut self) -> DeviceViewMut<'_, T> {
+        DeviceViewMut::of(&mut self.block, self.len)
+    }
+
+    /// Some of the values, to be read.
+    ///
+    /// # Errors
+    /// The range does not lie inside.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<DeviceView<'_, T>, Error> {
+        self.as_view().view(range)
+    }
+
+    /// Some of the values, to be written.
+    ///
+    /// # Errors
+    /// The range does not lie inside.
+    pub fn view_mut(
+        &mut self,
+        range: impl RangeBounds<usize>,
+    ) -> Result<DeviceViewMut<'_, T>, Error> {
+        self.as_view_mut().view_mut(range)
+    }
+
+    /// The first `middle` values, and the others: two views that can be written side by side.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn split_at_mut(
+        &mut self,
+        middle: usize,
+    ) -> Result<(DeviceViewMut<'_, T>, DeviceViewMut<'_, T>), Error> {
+        self.as_view_mut().split_at_mut(middle)
+    }
+
+    /// Makes `stream` the home: it waits, on the device, for what the old home was given until
+    /// now, and from now on the buffer is ready there, and freed in its order. Nothing of the
+    /// buffer is copied, and what other streams still do with it is kept in mind.
+    ///
+    /// # Errors
+    /// The stream is one of another context or driver, one of the two captures, or the driver's
+    /// answer; the buffer is where it was.
+    #[track_caller]
+    pub fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.block.move_to(stream)?;
+        self.home = stream.order().clone();
+        Ok(())
+    }
+
+    /// Lends the buffer to work that does not go through this library, on `stream`, to be read:
+    /// see [`Lent`].
+    ///
+    /// # Errors
+    /// The stream captures, or is one of another driver.
+    #[track_caller]
+    pub fn lend(&self, stream: &Stream) -> Result<Lent<'_>, Error> {
+        self.as_view().lend(stream)
+    }
+
+    /// The same, to be written.
+    ///
+    /// # Errors
+    /// The stream captures, or is one of another driver.
+    #[track_caller]
+    pub fn lend_mut(&mut self, stream: &Stream) -> Result<Lent<'_>, Error> {
+        self.as_view_mut().lend_mut(stream)
     }
 
     /// The block of memory behind it.
@@ -334,8 +344,20 @@ impl<T> DeviceSliceMut<T> for DeviceBuffer<T> {}
 
 impl<T> DeviceBytes for DeviceBuffer<T> {
     fn whole(&self) -> DevicePart<'_> {
-        let block = self.block.whole();
-        block.part(0, self.bytes()).expect("a block has the bytes that were asked for")
+        let part = self.block.whole().part(0, self.bytes());
+        part.expect("a block has the bytes that were asked for")
+    }
+}
+
+impl<'a, T> From<&'a DeviceBuffer<T>> for DeviceView<'a, T> {
+    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
+        buffer.as_view()
+    }
+}
+
+impl<'a, T> From<&'a mut DeviceBuffer<T>> for DeviceView<'a, T> {
+    fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
+        buffer.as_view()
     }
 }
 
@@ -346,23 +368,5 @@ impl<T> fmt::Debug for DeviceBuffer<T> {
             .field("len", &self.len)
             .field("home", &self.home.id())
             .finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Pattern;
-
-    #[test]
-    fn a_pattern_is_the_shortest_that_the_driver_repeats() {
-        assert_eq!(Pattern::of(&[7; 16]), Pattern::Bytes(7));
-        assert_eq!(Pattern::of(&[1, 2]), Pattern::Words(u32::from_ne_bytes([1, 2, 1, 2])));
-        let word = 1.5_f32.to_ne_bytes();
-        assert_eq!(Pattern::of(&word), Pattern::Words(u32::from_ne_bytes(word)));
-        let twice = [word, word].concat();
-        assert_eq!(Pattern::of(&twice), Pattern::Words(u32::from_ne_bytes(word)));
-        assert_eq!(Pattern::of(&1.1_f64.to_ne_bytes()), Pattern::Longer);
-        assert_eq!(Pattern::of(&[1, 2, 3]), Pattern::Longer);
-        assert_eq!(Pattern::of(&[]), Pattern::Bytes(0));
     }
 }

@@ -98,6 +98,31 @@ pub enum Error {
         /// The length of the other side, in elements.
         found: usize,
     },
+    /// Ask for a part that is there.
+    #[error("elements {start} to {end} are not all among {len}")]
+    OutOfBounds {
+        /// Where the part begins.
+        start: usize,
+        /// Where it ends.
+        end: usize,
+        /// How many elements there are.
+        len: usize,
+    },
+    /// Ask for another type, or another part: the bytes are not whole elements of this one.
+    #[error(
+        "{bytes} bytes at {address:#x} are not whole elements of {element_bytes} bytes, aligned \
+         to {alignment}"
+    )]
+    Cast {
+        /// Where they begin.
+        address: u64,
+        /// How many there are.
+        bytes: u64,
+        /// The bytes of one element of the type that was asked for.
+        element_bytes: u64,
+        /// What its address must be a multiple of.
+        alignment: u64,
+    },
     /// Ask for less: so many elements have more bytes than there are addresses.
     #[error("{len} elements of {element_bytes} bytes are more bytes than there are addresses")]
     TooLong {

@@ -64,6 +64,8 @@
 //! | `stream.memcpy_htod` | [`DeviceBuffer::copy_from_slice`] |
 //! | `stream.memcpy_dtoh` | [`DeviceBuffer::copy_to_slice`] |
 //! | `stream.memcpy_dtod` | [`DeviceBuffer::copy_from`] |
+//! | `CudaView`, `CudaViewMut`, `slice.slice(..)` | [`DeviceView`], [`DeviceViewMut`], [`DeviceBuffer::view`] |
+//! | `slice.device_ptr(&stream)` | [`DeviceBuffer::lend`] |
 //! | `ctx.load_module(ptx)` | [`Runtime::load_module`] |
 //! | `module.load_function(name)` | [`Module::declare`], the `unsafe` step |
 //! | `stream.launch_builder(&f)`, whose launch is `unsafe` | [`Kernel::launch`], which is safe |
@@ -82,12 +84,17 @@ mod builder;
 mod checking;
 mod choice;
 mod current_pool;
+#[cfg(doctest)]
+mod does_not_compile;
 mod error;
+mod lend;
 mod observers;
+mod pattern;
 mod pinned;
 mod runtime;
 #[cfg(feature = "sim")]
 mod simulation;
+mod view;
 
 pub use buffer::{DeviceBuffer, DeviceCopy};
 pub use build_stamp::{BUILD, BuildStamp};
@@ -96,6 +103,7 @@ pub use checking::{CHECK_VARIABLE, checked};
 pub use choice::{DEVICE_VARIABLE, DeviceChoice, open_from_environment};
 pub use current_pool::CurrentPool;
 pub use error::{Error, OpenError};
+pub use lend::Lent;
 pub use observers::Observer;
 pub use pinned::PinnedBuffer;
 pub use runtime::{DeviceKind, Runtime, open, open_device};
@@ -103,6 +111,7 @@ pub use runtime::{DeviceKind, Runtime, open, open_device};
 pub use runtime::{open_or_simulated, simulated};
 #[cfg(feature = "sim")]
 pub use simulation::Simulation;
+pub use view::{DeviceView, DeviceViewMut};
 
 pub use allocator::{
     self, AllocError, Allocator, Block, Bound, Config, FreeError, Hold, OutOfMemory, Policy, Pool,

@@ -3,6 +3,7 @@
 mod buffers;
 mod opening;
 mod pools;
+mod views;
 
 use cuda_sim::{DeviceProfile, Schedule};
 

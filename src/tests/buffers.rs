@@ -107,7 +107,7 @@ fn every_operation_on_another_stream_counts_its_use() {
     check_use_is_counted(|rig, buffer| drop(buffer.fill(&rig.other, 3).unwrap()));
     check_use_is_counted(|rig, buffer| {
         let mut target = DeviceBuffer::<u32>::new(&rig.runtime, &rig.other, 1 << 20).unwrap();
-        drop(target.copy_from(&rig.other, buffer).unwrap());
+        drop(target.copy_from(&rig.other, &*buffer).unwrap());
     });
     check_use_is_counted(|rig, buffer| {
         drop(rig.kernels.fill_u32(&rig.other, buffer, 3).unwrap());

@@ -14,7 +14,7 @@ use streams::{Context, Stream};
 
 use crate::allocator::Inner;
 use crate::block::{BlockName, BlockRecord, State, UseRecord};
-use crate::error::FreeError;
+use crate::error::{AllocError, FreeError};
 use crate::observe::{UseKind, What};
 use crate::release::BlockKey;
 use crate::reuse::Taken;
@@ -141,6 +141,59 @@ impl Block {
         OpenUse { block: self, order: stream.order().clone() }
     }
 
+    /// Whether uses on `stream` can be counted: it is one of the same driver.
+    #[must_use]
+    pub fn may_be_used_on(&self, stream: &Stream) -> bool {
+        stream.order().shares_driver_with(self.context())
+    }
+
+    /// Makes `stream` the home: the block is ready for the next operation there, and freed in its
+    /// order. It waits, on the device, for what the old home was given until now, which makes no
+    /// driver call where that is known to come before.
+    ///
+    /// # Errors
+    /// The stream is one of another context or driver; the old home captures, or is gone without
+    /// a fence; or the driver's answer. Nothing is changed then.
+    #[track_caller]
+    pub fn move_to(&mut self, stream: &Stream) -> Result<(), AllocError> {
+        let order = stream.order();
+        if !order.is_in(self.context()) {
+            return Err(AllocError::ForeignStream { stream_id: order.id() });
+        }
+        let Some((key, shard)) =
+            self.key.and_then(|key| Some((key, self.inner.shards.get(key.owner)?)))
+        else {
+            return Ok(());
+        };
+        let home = shard.with(|state| state.arena.at_mut(key.name.index()).home);
+        self.inner.meet(order);
+        if home == order.slot() {
+            return Ok(());
+        }
+        let known = self.inner.order_of(home);
+        let old = known.ok_or(AllocError::ForeignStream { stream_id: order.id() })?;
+        let point = old.position();
+        wait_for(stream, &old, point)?;
+        shard.with(|state| {
+            let record = state.arena.at_mut(key.name.index());
+            record.home = order.slot();
+            // The old home is a stream like any other now. What it was given is kept in mind,
+            // although the new home comes after it: the free asks what is known.
+            let uses = record.uses_mut();
+            let place = uses.iter().position(|used| used.order.id() == old.id());
+            let place = place.unwrap_or_else(|| {
+                uses.push(UseRecord::new(old));
+                uses.len() - 1
+            });
+            if let Some(used) = uses.get_mut(place) {
+                sharpen(used, point);
+            }
+        });
+        let (place, address, stream) = (Location::caller(), self.address, order.id());
+        self.inner.tell(Some(place), || What::Moved { address, stream });
+        Ok(())
+    }
+
     /// Keeps the block from being reused, beyond its free, until the hold is dropped.
     #[must_use = "a hold that is not kept holds nothing"]
     #[track_caller]
@@ -244,6 +297,22 @@ impl Block {
     #[inline]
     fn release(&mut self, place: Option<Place>) -> Result<(), FreeError> {
         self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address, place))
+    }
+}
+
+/// Makes `stream` come after `point` of `other`, on the device.
+#[track_caller]
+fn wait_for(stream: &Stream, other: &StreamOrder, point: Point) -> Result<(), streams::Error> {
+    if stream.order().knows(point) {
+        return Ok(());
+    }
+    if other.is_capturing() {
+        return Err(streams::Error::Capturing { stream: other.id() });
+    }
+    match (other.stream(), other.fence_covering(point)) {
+        (Some(other), _) => stream.wait_stream(&other),
+        (None, Some(fence)) => stream.order().wait_fence(&fence),
+        (None, None) => Err(streams::Error::StreamGone { stream: other.id() }),
     }
 }
 

@@ -129,6 +129,13 @@ pub enum What {
         /// What was said.
         kind: UseKind,
     },
+    /// A block has another home, which comes after everything that the old one was given.
+    Moved {
+        /// Where the block begins.
+        address: u64,
+        /// The stream for which it is ready from now on, and freed.
+        stream: u64,
+    },
     /// Something holds a block beyond its free.
     Held {
         /// Where the block begins.

@@ -21,6 +21,9 @@ mod live_ranges;
 mod observed;
 mod pace;
 mod plan;
+mod planted;
+#[path = "../checker/mod.rs"]
+mod planted_faults;
 mod program;
 mod random;
 mod random_controls;

@@ -117,9 +117,9 @@ impl Timeline {
         let (context, is_legacy) = (me.context, me.kind == StreamKind::Legacy);
         let mut implied = Clock::default();
         for (other, seen) in &self.streams {
-            let blocks = match seen.kind {
-                StreamKind::Legacy => !is_legacy,
-                _ => is_legacy && !seen.non_blocking,
+            let blocks = match seen.kind == StreamKind::Legacy {
+                true => !is_legacy,
+                false => is_legacy && !seen.non_blocking,
             };
             if blocks && seen.context == context && *other != stream {
                 implied.join(&seen.clock);

@@ -322,6 +322,16 @@ impl<T> DeviceBuffer<T> {
         self.block.record_use(stream)
     }
 
+    /// Makes what is submitted to `stream` from now on come after every use of the buffer so far, on
+    /// whatever streams these were. On the device; no call for what is known to come before.
+    ///
+    /// # Errors
+    /// As for [`Block::wait_all_users`].
+    #[track_caller]
+    pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
+        Ok(self.block.wait_all_users(stream)?)
+    }
+
     /// Keeps the memory from being reused, beyond the free, until the hold is dropped.
     #[track_caller]
     pub fn hold(&self) -> Hold {

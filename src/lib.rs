@@ -41,6 +41,7 @@
 //! | `tensor.record_stream(s)` | copies and launches do it; else [`DeviceBuffer::record_stream`] |
 //! | (no equal: until what is queued now is done) | [`DeviceBuffer::record_use`] |
 //! | `stream.wait_stream(other)`, `wait_event` | [`Stream::wait_stream`], [`Stream::wait_event`] |
+//! | (no equal: after everybody who used a tensor) | [`DeviceBuffer::wait_all_users`] |
 //! | `stream.record_event()`, `event.query()` | [`Stream::record_event`], [`Event::query`] |
 //! | `with torch.cuda.stream(s):` | [`CurrentStream::enter`] |
 //! | `tensor.pin_memory()` | [`PinnedBuffer`] |

@@ -34,3 +34,4 @@ mod stage;
 mod threads;
 mod turns;
 mod two_devices;
+mod users;

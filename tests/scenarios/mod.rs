@@ -17,6 +17,7 @@ pub mod rig;
 pub mod snapshot;
 pub mod split_merge;
 pub mod stranded;
+pub mod users;
 pub mod uses;
 pub mod waits;
 
@@ -152,6 +153,13 @@ scenarios! {
         a_bound_on_memory_in_flight_makes_room_for_a_request
         a_bound_on_the_device_needs_a_policy_that_waits
         a_bound_does_not_count_what_a_hold_keeps
+    }
+    users {
+        a_stream_waits_for_everybody_who_used_a_block
+        a_wait_for_users_costs_a_call_only_for_what_is_not_known
+        an_exact_use_is_waited_for_and_nothing_behind_it
+        a_user_that_has_ended_is_waited_for_by_its_last_fence
+        a_block_that_was_waited_for_is_freed_without_a_call
     }
     pools {
         a_pool_keeps_its_memory_apart

@@ -271,6 +271,11 @@ impl BlockRecord {
         self.foreign.iter().flat_map(|foreign| foreign.uses.iter().map(|used| used.order.slot()))
     }
 
+    /// Who used the block, to keep.
+    pub(crate) fn copy_uses(&self) -> Uses {
+        self.foreign.as_ref().map_or_else(Uses::new, |foreign| foreign.uses.clone())
+    }
+
     /// Who used the block, taken away.
     pub(crate) fn take_uses(&mut self) -> Uses {
         let taken = self.foreign.as_mut().map(|foreign| std::mem::take(&mut foreign.uses));

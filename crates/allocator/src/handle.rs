@@ -99,6 +99,15 @@ impl Block {
         self.size
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// Its name; `None` for a block of zero bytes.
+    pub(crate) fn key(&self) -> Option<BlockKey> {
+        self.key
+    }
+
     /// The context whose memory this is.
     pub(crate) fn context(&self) -> &Context {
         &self.inner.context

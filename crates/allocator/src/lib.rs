@@ -69,6 +69,7 @@ mod release;
 mod reuse;
 mod stranded;
 mod trim;
+mod users;
 mod view;
 mod wait;
 

@@ -1,0 +1,66 @@
+//! Waiting, on the device, for everybody who has used a block.
+
+use streams::order::Point;
+use streams::{Error, Stream, StreamOrder};
+
+use crate::allocator::Inner;
+use crate::handle::Block;
+
+/// A stream that used a block, and how far it must come.
+type User = (StreamOrder, Point);
+
+impl Block {
+    /// Makes what is submitted to `stream` from now on come after every use of the block so far: what
+    /// was queued on its home stream, and what every stream that was recorded
+    /// ([`Block::record_stream`], [`Block::record_use`], launches and copies) was said to do with it.
+    ///
+    /// For a write to a block that several streams have filled or read, where a wait for one of
+    /// them is not enough. On the device: the host goes on. A driver call only for a stream that
+    /// is not known to come before; where an exact use has a fence, nothing that was queued behind
+    /// it is waited for. The program asks for these waits, so gated streams are waited for too.
+    ///
+    /// # Errors
+    /// As for [`Stream::wait_stream`]; a stream that has ended and left no fence can only be
+    /// synchronized. Streams that were waited for before stay waited for.
+    #[track_caller]
+    pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
+        self.users().iter().try_for_each(|user| self.inner().order_after(stream, user))
+    }
+
+    fn users(&self) -> Vec<User> {
+        let Some(key) = self.key() else { return Vec::new() };
+        let inner = self.inner();
+        let Some(shard) = inner.shards.get(key.owner) else { return Vec::new() };
+        let (home, uses) = shard.with(|state| {
+            let record = state.arena.at(key.name.index());
+            (record.home, record.copy_uses())
+        });
+        let home = inner.order_of(home).map(|order| (order.clone(), order.position()));
+        let used = uses.iter().filter_map(|used| Some((used.order.clone(), used.point_at_free()?)));
+        home.into_iter().chain(used).collect()
+    }
+}
+
+impl Inner {
+    /// Makes `stream` wait for one user, unless that is known to come before.
+    #[track_caller]
+    fn order_after(&self, stream: &Stream, (user, point): &User) -> Result<(), Error> {
+        let same = user.id() == stream.id();
+        if same || self.view.knows(stream.order(), *point) {
+            return Ok(());
+        }
+        if let Some(fence) = user.fence_exactly(*point)
+            && stream.order().may_wait()
+        {
+            return stream.order().wait_fence(&fence);
+        }
+        match user.stream() {
+            Some(living) => stream.wait_stream(&living),
+            None => {
+                let gone = Error::StreamGone { stream: user.id() };
+                let fence = user.fence_covering(*point).ok_or(gone)?;
+                stream.order().wait_fence(&fence)
+            }
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! Question: what does an early free cost, in time and memory, under each way to make it safe?
 //! Method: on the device that `WELLSPRING_DEVICE` names, every pattern under every strategy, one
-//! cold and one warm round each, then nine rounds in which the strategies take turns; the median.
-//! For some patterns also a row of hand-made bounds, for a plot of time against memory. Then each
-//! pattern 20 times, each in a new allocator with the policy `deterministic`, to see whether all
-//! its buffers come to lie in the same places.
+//! cold and three warm rounds each, in which the allocator learns, then nine rounds in which the
+//! strategies take turns; the median. For some patterns also a row of hand-made bounds, for a plot
+//! of time against memory. Then each pattern 20 times, each in a new allocator with the policy
+//! `deterministic`, to see whether all its buffers come to lie in the same places.
 //! Not measured: kernels that compete for the device; each lasts as long as the plan says.
 //! Its lines are `pattern: name=value …` and `places: name=value …`; it fails where a consumer
 //! found changed words, and where places differ.
@@ -19,7 +19,7 @@ use wellspring::DeviceChoice;
 
 /// Steps of a plan, and rounds after the warm ones.
 const STEPS: usize = 400;
-const WARM: usize = 1;
+const WARM: usize = 3;
 const ROUNDS: usize = 9;
 /// Runs of each pattern that must choose the same places, and their steps.
 const RUNS: usize = 20;

@@ -102,7 +102,7 @@ impl Pattern {
         let of_rows = |microseconds: u64| microseconds * MICROSECOND * rows / ROWS_MEAN;
         let is_each = |count: usize| index % count == count - 1;
         let (produce, consume) = match self {
-            Self::ThreeStreams => (of_rows(10), [of_rows(400), of_rows(12)]),
+            Self::ThreeStreams => (of_rows(40), [of_rows(400), of_rows(40)]),
             Self::Equal => (200 * MICROSECOND, [200 * MICROSECOND; 2]),
             Self::Bursty => {
                 let long = if is_each(BURST_EVERY) { 20 } else { 1 };

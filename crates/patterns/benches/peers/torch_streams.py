@@ -32,7 +32,7 @@ def step_of(pattern, index, rows):
     """Bytes, nanoseconds of the producer, nanoseconds of each consumer (0: not given it)."""
     by_rows = lambda microseconds: microseconds * 1000 * rows // ROWS_MEAN
     produce, consume = {
-        "three_streams": (by_rows(10), (by_rows(400), by_rows(12))),
+        "three_streams": (by_rows(40), (by_rows(400), by_rows(40))),
         "equal": (200_000, (200_000, 200_000)),
         "bursty": (100_000, (800_000 if index % 10 == 9 else 40_000, 20_000)),
         "slow_side": (100_000, (720_000 if index % 8 == 7 else 0, 0)),

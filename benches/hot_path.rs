@@ -36,9 +36,18 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::on(cuda_sim::Schedule::Eager)
+    }
+
+    /// A rig whose streams do nothing before somebody waits for them.
+    fn lazy() -> Self {
+        Self::on(cuda_sim::Schedule::Lazy)
+    }
+
+    fn on(schedule: cuda_sim::Schedule) -> Self {
         let machine = cuda_sim::Machine::builder()
             .device(cuda_sim::DeviceProfile::h200())
-            .schedule(cuda_sim::Schedule::Eager)
+            .schedule(schedule)
             .build();
 
         let driver = Driver::from_table(machine.table()).unwrap();
@@ -96,6 +105,36 @@ fn cached_pair(c: &mut Criterion) {
     group.finish();
 }
 
+/// Allocate, say that a second stream uses the block, free. Ordered: the home stream has waited for
+/// the second one, by an event that is known to have passed or not. The second stream makes no
+/// progress meanwhile, so nothing is asked and nothing is waited for.
+fn recorded_pair(c: &mut Criterion) {
+    let mut group = c.benchmark_group("recorded_pair");
+    mimalloc_pair(&mut group);
+    for is_complete in [true, false] {
+        let rig = Rig::lazy();
+        let user = rig.stream.context().create_stream(StreamOptions::default()).unwrap();
+        let memory = rig.allocate(2 << 20);
+        let _running = user.fill_bytes(&memory, 0, 2 << 20, 1).unwrap();
+        rig.stream.wait_stream(&user).unwrap();
+        if is_complete {
+            user.synchronize().unwrap();
+        }
+        let pair = || {
+            let block = rig.allocate(512);
+            block.record_stream(black_box(&user));
+            drop(black_box(block));
+        };
+        pair();
+        let calls_before = rig.machine.call_count();
+        let name = if is_complete { "complete" } else { "ordered" };
+        group.bench_function(BenchmarkId::new("Block, record_stream", name), |b| b.iter(pair));
+        assert_eq!(calls_before, rig.machine.call_count(), "a recorded pair reached the driver");
+        assert_eq!(rig.allocator.stats().deferred_free_total, 0, "a free was not ordered");
+    }
+    group.finish();
+}
+
 /// 64 sizes over 1,000 live blocks; a step frees one, in scrambled order, and allocates the next
 /// size in its place.
 fn mixed_sizes(c: &mut Criterion) {
@@ -136,5 +175,5 @@ impl<'rig> Mix<'rig> {
     }
 }
 
-criterion_group!(benches, cached_pair, mixed_sizes);
+criterion_group!(benches, cached_pair, recorded_pair, mixed_sizes);
 criterion_main!(benches);

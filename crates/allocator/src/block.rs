@@ -142,13 +142,28 @@ pub(crate) type Uses = SmallVec<[UseRecord; 2]>;
 
 /// What a block has only when streams other than its home have to do with it.
 #[derive(Debug, Default)]
-struct Foreign {
+pub(crate) struct Foreign {
     /// Beyond the home point: what must be done before anyone may use the block.
     frontier: Frontier,
     /// Beyond the home stream: who used the block since it was handed out.
     uses: Uses,
     /// The point whose passing moves a pending block on; it is filed under it (see `limbo`).
     watched: Option<Point>,
+}
+
+/// What the uses of one block took up, for those of the next.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    room: Option<Box<Foreign>>,
+    /// The stream that used a block last.
+    order: Option<StreamOrder>,
+}
+
+impl Spare {
+    /// What was kept of `order`, if it was the last that used a block.
+    pub(crate) fn take(&mut self, order: &StreamOrder) -> Option<StreamOrder> {
+        self.order.take_if(|kept| kept.is_same(order))
+    }
 }
 
 /// One block: a range of addresses inside a segment.
@@ -261,14 +276,30 @@ impl BlockRecord {
         }
     }
 
-    /// Who used the block, to add to.
-    pub(crate) fn uses_mut(&mut self) -> &mut Uses {
-        &mut self.foreign_mut().uses
+    /// Who used the block, to add to; room for it comes from `spare` if there is any.
+    pub(crate) fn uses_mut(&mut self, spare: &mut Spare) -> &mut Uses {
+        let foreign = &mut self.foreign;
+        &mut foreign.get_or_insert_with(|| spare.room.take().unwrap_or_default()).uses
+    }
+
+    /// Who used the block.
+    pub(crate) fn uses(&self) -> &[UseRecord] {
+        self.foreign.as_ref().map_or(&[], |foreign| &foreign.uses)
+    }
+
+    /// Forgets the uses, all of which are over; what they took up is kept in `spare`.
+    pub(crate) fn end_uses(&mut self, spare: &mut Spare) {
+        let Some(mut foreign) = self.foreign.take() else { return };
+        spare.order = foreign.uses.pop().map(|used| used.order);
+        foreign.uses.clear();
+        foreign.frontier = Frontier::new();
+        foreign.watched = None;
+        spare.room = Some(foreign);
     }
 
     /// The streams that were said to use the block since it was handed out.
     pub(crate) fn used_by(&self) -> impl Iterator<Item = StreamSlot> + '_ {
-        self.foreign.iter().flat_map(|foreign| foreign.uses.iter().map(|used| used.order.slot()))
+        self.uses().iter().map(|used| used.order.slot())
     }
 
     /// Who used the block, to keep.

@@ -265,22 +265,27 @@ impl Block {
             // Nothing here can ever know when that use is over: the block is never reused.
             return shard.with(|state| state.arena.at_mut(key.name.index()).hold_count += 1);
         }
-        self.inner.meet(order);
         shard.with(|state| {
             let record = state.arena.at_mut(key.name.index());
             if record.home == order.slot() {
                 // The home may be a stream that has ended, and this the next one in its slot: its
                 // position is then the one that the free has to ask for.
+                self.inner.meet(order);
                 if record.home == state.slot && state.stream_id != order.id() {
                     self.inner.adopt(state, order);
                 }
                 return;
             }
-            let uses = record.uses_mut();
-            // By id: two streams, one after the other, may have had one slot.
-            let known = uses.iter().position(|used| used.order.id() == order.id());
+            let uses = record.uses_mut(&mut state.spare);
+            // Not by slot: two streams, one after the other, may have had one.
+            let known = uses.iter().position(|used| used.order.is_same(order));
             let place = known.unwrap_or_else(|| {
-                uses.push(UseRecord::new(order.clone()));
+                // A stream that is kept has been met before.
+                let kept = state.spare.take(order);
+                uses.push(UseRecord::new(kept.unwrap_or_else(|| {
+                    self.inner.meet(order);
+                    order.clone()
+                })));
                 uses.len() - 1
             });
             if let Some(used) = uses.get_mut(place) {

@@ -205,18 +205,49 @@ impl ShardState {
         // A new generation: every handle of the block is stale from here on.
         record.generation = record.generation.wrapping_add(1);
         record.freed_at = self.freed_count;
-        if record.is_home_only() && record.home == self.slot {
-            record.home_mark = self.order.position().mark;
-            record.set_state(State::Recent);
-            // Else it serves requests of a kind that its pool is not for: not asked for again.
-            let fits_pool = record.kind == PoolKind::of(size);
-            if !fits_pool || !self.recent.put(key.name.index(), size) {
-                self.set_aside(key.name.index(), size, fits_pool);
-            }
+        let is_own = record.home == self.slot;
+        if is_own && record.is_home_only() {
+            self.shelve(key.name.index(), size);
             return Plan::Done;
         }
-        record.set_state(State::Reserved);
+        if is_own && self.end_uses(key.name.index()) {
+            self.shelve(key.name.index(), size);
+            return Plan::Done;
+        }
+        self.arena.at_mut(key.name.index()).set_state(State::Reserved);
         Plan::Fence(key)
+    }
+
+    /// Puts a block that only its own stream, which is the shard's, has to do with on a shelf.
+    #[inline]
+    fn shelve(&mut self, block: BlockIndex, size: u64) {
+        let record = self.arena.at_mut(block);
+        record.home_mark = self.order.position().mark;
+        record.set_state(State::Recent);
+        // Else it serves requests of a kind that its pool is not for: not asked for again.
+        let fits_pool = record.kind == PoolKind::of(size);
+        if !fits_pool || !self.recent.put(block, size) {
+            self.set_aside(block, size, fits_pool);
+        }
+    }
+
+    /// Forgets the uses of a block if each is known to come before the next operation of its own
+    /// stream, the shard's: whoever comes after that stream then comes after them. No driver call.
+    #[inline(never)]
+    fn end_uses(&mut self, block: BlockIndex) -> bool {
+        if self.is_sabotaged(Sabotage::IgnoreUses) {
+            return false;
+        }
+        let (order, view) = (&self.order, self.view);
+        let record = self.arena.at_mut(block);
+        let are_over = record.uses().iter().all(|used| {
+            let point = used.point_at_free();
+            point.is_none_or(|point| view.knows(order, point))
+        });
+        if are_over {
+            record.end_uses(&mut self.spare);
+        }
+        are_over
     }
 
     /// A freed block stays as it is until its last hold ends.

@@ -14,7 +14,7 @@ use streams::StreamOrder;
 use streams::order::StreamSlot;
 
 use crate::arena::Arena;
-use crate::block::{BlockIndex, State};
+use crate::block::{BlockIndex, Spare, State};
 use crate::config::Sabotage;
 use crate::free_list::FreeList;
 use crate::limbo::Limbo;
@@ -76,6 +76,7 @@ pub(crate) struct ShardState {
     pub(crate) segments: Vec<Option<Segment>>,
     pub(crate) limbo: Limbo,
     pub(crate) recent: Recent,
+    pub(crate) spare: Spare,
     pub(crate) freed_count: u64,
     /// Bytes in blocks of this shard that are handed out.
     pub(crate) allocated: u64,
@@ -107,6 +108,7 @@ impl ShardState {
             segments: Vec::new(),
             limbo: Limbo::default(),
             recent: Recent::default(),
+            spare: Spare::default(),
             freed_count: 0,
             allocated: 0,
             held: 0,

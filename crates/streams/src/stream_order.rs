@@ -44,8 +44,10 @@ impl StreamOrder {
         &self.core
     }
 
-    /// Whether both are of one stream; equal slots do not say so.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    /// Whether both are of one stream as it was made or borrowed once. Equal slots do not say so,
+    /// nor do equal ids: a stream that was borrowed, retired and borrowed again has its id still.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 

@@ -184,3 +184,28 @@ fn a_slow_side_stream_does_not_stop_the_main_one() {
         assert!(is_within(outcome.nanoseconds, 105, free.nanoseconds), "{outcome:?} of {free:?}");
     }
 }
+
+/// Where nobody records for himself, each free records once, and waits only while a window is
+/// watched; times are asked for once a window.
+#[test]
+fn what_is_watched_costs_few_records() {
+    let stage = Stage::new(Config::default());
+    let [consumer, _] = &stage.consumers;
+    let calls = |name| stage.machine.calls(name);
+    let mut last = (0, 0);
+    for round in 1..=4 {
+        let before = (calls("cuEventRecord"), calls("cuEventElapsedTime"));
+        for _ in 0..1_000 {
+            let block = stage.allocator.allocate(&stage.producer, PIECE).unwrap();
+            stage.work(&stage.producer, 50);
+            stage.work(consumer, 60);
+            block.record_stream(consumer);
+        }
+        stage.context.synchronize().unwrap();
+        let records = calls("cuEventRecord") - before.0;
+        last = (records, calls("cuEventElapsedTime") - before.1);
+        assert!((1_000..1_450).contains(&records), "{records} records in round {round}");
+    }
+    assert!(last.0 < 1_250 && last.1 < 1_000, "{last:?} records and times once all is known");
+    assert!(0 < calls("cuEventElapsedTime"), "nothing was learned");
+}

@@ -152,3 +152,30 @@ pub fn exact_uses_of_one_burst_share_a_record(rig: &dyn Rig) {
         assert!(!is_ordered || rig.call_count() == before, "calls where order was known");
     }
 }
+
+/// A stream that others may submit to has no shared fences: each free records at most one there.
+/// An exact use that the home has waited for needs none.
+pub fn on_a_stream_of_others_each_free_records_once(rig: &dyn Rig) {
+    let desk = rig.desk();
+    for is_ordered in [false, true] {
+        let allocator = desk.allocator(waits_at(WaitDepth::Fixed(1)));
+        let [home, user] = desk.streams();
+        let _others_have_it = user.as_raw();
+        let blocks = [0; 3].map(|_| take(rig, &allocator, &home, QUARTER));
+        blocks.iter().for_each(|block| block.fill(&home, 1));
+        user.wait_stream(&home).expect("a wait");
+        for block in &blocks {
+            block.check(&user, 1);
+            let _use = block.block().record_use(&user);
+        }
+        desk.busy(&user);
+        if is_ordered {
+            home.wait_stream(&user).expect("a wait");
+        }
+        for block in blocks {
+            let (_, records) = calls_of(rig, "cuEventRecord", || block.free());
+            let expected = u64::from(!is_ordered);
+            assert!(records.is_none_or(|records| records == expected), "{records:?} records");
+        }
+    }
+}

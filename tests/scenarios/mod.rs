@@ -86,6 +86,7 @@ scenarios! {
         neighbors_are_waited_for_together
         an_exact_use_is_waited_for_by_the_fence_of_its_free
         exact_uses_of_one_burst_share_a_record
+        on_a_stream_of_others_each_free_records_once
     }
     waits {
         above_the_pending_bound_a_stream_waits_on_the_device

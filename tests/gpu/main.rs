@@ -9,8 +9,6 @@
 #![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 
-#[path = "../it/chance.rs"]
-mod chance;
 mod device;
 #[macro_use]
 #[path = "../scenarios/mod.rs"]

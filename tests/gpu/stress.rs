@@ -12,9 +12,9 @@ use std::time::Instant;
 use allocator::{Allocator, Config, Policy, Sabotage, Stats};
 use streams::Stream;
 
-use crate::chance::Chance;
 use crate::device;
 use crate::scenarios::rig::{Held, Rig, take};
+use random_programs::Chance;
 
 const STREAMS: usize = 8;
 /// The first streams own memory; the others only get what goes over to them.

@@ -1,5 +1,5 @@
-//! The whole road on the simulated driver: every scenario under many schedules, random programs
-//! against a model, and for each check the proof that its absence is caught.
+//! The whole road on the simulated driver: every scenario under many schedules, threads against
+//! a model, and for each check the proof that its absence is caught.
 #![deny(unsafe_code)]
 #![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
@@ -10,23 +10,17 @@ mod scenarios;
 #[path = "../litmus/mod.rs"]
 mod litmus;
 
-mod chance;
 mod checked;
 mod controls;
 #[path = "../reports/mod.rs"]
 mod reports;
 
 mod failing_calls;
-mod live_ranges;
 mod observed;
 mod pace;
-mod plan;
 mod planted;
 #[path = "../checker/mod.rs"]
 mod planted_faults;
-mod program;
-mod random;
-mod random_controls;
 mod scheduled;
 mod short_lived;
 mod simulated_rig;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use allocator::{Allocator, Block, Config};
 use cuda_sim::Machine;
 use kernels::launch::Kernels;
+use random_programs::LiveRanges;
 use streams::{Context, DeviceSpan, Stream, StreamOptions};
 
-use crate::live_ranges::LiveRanges;
 use crate::scenarios::raw::uncounted;
 use crate::simulated_rig::context;
 

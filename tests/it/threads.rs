@@ -6,8 +6,8 @@ use allocator::{Block, Config};
 use cuda_sim::{Machine, Schedule};
 use streams::Stream;
 
-use crate::chance::Chance;
 use crate::stage::Stage;
+use random_programs::Chance;
 
 const THREADS: usize = 4;
 const ROUNDS: usize = 400;

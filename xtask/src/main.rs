@@ -12,6 +12,7 @@ mod ci;
 mod gpu;
 mod kernels;
 mod pinned;
+mod sim;
 #[cfg(feature = "bindgen")]
 mod symbols;
 mod tidy;
@@ -35,6 +36,8 @@ enum Chore {
     Bindgen(bindgen::Options),
     /// Compile the device kernels to the checked-in PTX.
     Kernels(kernels::Options),
+    /// Run random programs on the simulated driver.
+    Sim(sim::Options),
     /// Check everything a change must pass besides the tests.
     Ci,
     /// Check the rules that neither rustc nor clippy can check.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "bindgen")]
         Chore::Bindgen(options) => bindgen::run(&options).map(done),
         Chore::Kernels(options) => kernels::run(&options).map(done),
+        Chore::Sim(options) => sim::run(&options).map(done),
         Chore::Ci => ci::run().map(done),
         Chore::Tidy => tidy::run().map(done),
         Chore::TestGpu(options) => gpu::run(&options),

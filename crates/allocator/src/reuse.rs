@@ -107,7 +107,7 @@ impl ShardState {
             None => return None,
         };
         self.take_out(block, State::Reserved);
-        self.split(block, size);
+        self.split_for(block, size, self.slot);
         Some(block)
     }
 
@@ -225,9 +225,19 @@ impl ShardState {
         step: Step,
     ) -> Taken {
         request.served.set(step);
-        self.split(block, request.size);
+        self.split_for(block, request.size, request.order.slot());
         let asked = (request.requested, request.is_raw);
         self.hand_out_whole(block, request.order.slot(), asked, step)
+    }
+
+    /// Cuts off what a request does not need.
+    fn split_for(&mut self, block: BlockIndex, size: u64, requester: StreamSlot) {
+        let record = self.arena.at(block);
+        let crosses = record.home != requester || !record.is_home_only();
+        if crosses && size < record.size {
+            self.counters.cross_stream_splits += 1;
+        }
+        self.split(block, size);
     }
 
     /// Makes a block of exactly the right size the requester's, who asked for so many bytes, in

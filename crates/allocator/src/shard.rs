@@ -213,6 +213,7 @@ impl ShardState {
         stats.deferred_free_total += counters.deferred;
         stats.requested_bytes += counters.requested_bytes;
         stats.cross_stream_merges += counters.cross_stream_merges;
+        stats.cross_stream_splits += counters.cross_stream_splits;
         stats.segment_count += self.segments.iter().flatten().map(|_| 1).sum::<u64>();
     }
 

@@ -75,6 +75,8 @@ pub struct Stats {
     pub served_by: ServedBy,
     /// Joins of neighbours that different streams had used.
     pub cross_stream_merges: u64,
+    /// Blocks cut in two for a request although a stream other than the requester had used them.
+    pub cross_stream_splits: u64,
     /// Regions of addresses that are open.
     pub segment_count: u64,
     /// Pieces of memory committed since the start.
@@ -103,6 +105,7 @@ pub(crate) struct ShardCounters {
     pub(crate) deferred: u64,
     pub(crate) requested_bytes: u64,
     pub(crate) cross_stream_merges: u64,
+    pub(crate) cross_stream_splits: u64,
 }
 
 /// No shard: the next request adds the shards up afresh.

@@ -30,6 +30,7 @@ const LAYERS: &[Layer] = &[
     layer("streams", 2),
     layer("allocator", 3),
     beside("kernels", 3, &["cuda-sim", "streams"]),
+    beside("random-programs", 4, &["cuda-sys", "cuda-sim", "streams", "kernels", "allocator"]),
     beside("checker", 4, &["allocator", "streams"]),
     layer("wellspring", 5),
     beside("trace", 1, &[]),
@@ -40,7 +41,7 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// Crates that any crate may use in its tests.
-const TEST_TOOLS: &[&str] = &["cuda-sim", "kernels", "conformance"];
+const TEST_TOOLS: &[&str] = &["cuda-sim", "kernels", "conformance", "random-programs"];
 
 /// Checks the text of one `Cargo.toml` against the layers.
 pub(crate) fn check(path: &str, manifest: &str) -> Result<Vec<Finding>> {

@@ -9,6 +9,9 @@ pub struct LiveRanges(Vec<DeviceSpan>);
 
 impl LiveRanges {
     /// A range is handed out; none of its bytes may be handed out already.
+    ///
+    /// # Panics
+    /// One is.
     pub fn add(&mut self, range: DeviceSpan) {
         let end = range.address + range.bytes;
         for other in &self.0 {
@@ -19,12 +22,16 @@ impl LiveRanges {
     }
 
     /// A range is given back.
+    ///
+    /// # Panics
+    /// It was not handed out.
     pub fn remove(&mut self, range: DeviceSpan) {
         let place = self.0.iter().position(|other| *other == range);
         self.0.swap_remove(place.expect("what is given back was handed out"));
     }
 
     /// The bytes handed out.
+    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|range| range.bytes).sum()
     }

@@ -5,6 +5,8 @@
 pub struct Chance(u64);
 
 impl Chance {
+    /// The draws of this seed.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(0x1234_5678_9abc_def1))
     }
@@ -16,7 +18,10 @@ impl Chance {
         word ^ (word >> 31)
     }
 
-    /// A number below `count`, which is not zero.
+    /// A number below `count`.
+    ///
+    /// # Panics
+    /// `count` is zero.
     pub fn below(&mut self, count: usize) -> usize {
         let count = u64::try_from(count).expect("counts are small");
         usize::try_from(self.next() % count).expect("below a count that fits")
@@ -28,11 +33,17 @@ impl Chance {
     }
 
     /// One of the items.
+    ///
+    /// # Panics
+    /// There is none.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
+        *items.get(self.below(items.len())).expect("a place below the length")
     }
 
     /// The place of a weight, more often that of a greater one.
+    ///
+    /// # Panics
+    /// All weights are zero.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut rest = self.below(weights.iter().sum());
         for (index, weight) in weights.iter().enumerate() {

@@ -1,0 +1,80 @@
+//! A program: what it begins with, and what it does.
+
+use std::fmt;
+
+use allocator::{Policy, Sabotage};
+use cuda_sim::Schedule;
+
+use crate::operation::Operation;
+
+/// How memory comes from the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Memory {
+    /// Mapped in pieces at addresses that are reserved first.
+    Virtual,
+    /// Whole allocations.
+    Plain,
+}
+
+/// What of the product is taken out, to show that the programs would find it (S11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// One check of the allocator's; needs the feature `broken`.
+    Allocator(Sabotage),
+    /// Waits of streams succeed without doing anything.
+    SwallowedWaits,
+}
+
+/// What a program begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// What the device does.
+    pub schedule: Schedule,
+    /// The allocator's policy.
+    pub policy: Policy,
+    /// Its limit on reserved bytes.
+    pub limit_bytes: Option<u64>,
+    /// Its bound on pending bytes.
+    pub pending_bytes_max: Option<u64>,
+    /// Its source of memory.
+    pub memory: Memory,
+    /// Whether all streams share one hardware queue.
+    pub one_queue: bool,
+    /// Whether the allocator is looked at before each request.
+    pub looks: bool,
+    /// What is taken out of the product.
+    pub broken: Option<Broken>,
+}
+
+/// One step: an operation, and which host thread does it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Counted from zero.
+    pub thread: usize,
+    /// What it does.
+    pub operation: Operation,
+}
+
+/// A program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// What it begins with.
+    pub setup: Setup,
+    /// How many host threads there are.
+    pub thread_count: usize,
+    /// What they do.
+    pub steps: Vec<Step>,
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}, {} threads", self.setup, self.thread_count)?;
+        for step in &self.steps {
+            if 1 < self.thread_count {
+                write!(f, "  thread {}:", step.thread)?;
+            }
+            writeln!(f, "  {:?}", step.operation)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs one program.
+
+use std::panic::AssertUnwindSafe;
+
+use allocator::{Allocator, Config, PlainSource, Source, VmmSource};
+
+use crate::operation::Operation;
+use crate::outcome::{Feature, Finding, Outcome};
+use crate::program::{Broken, Memory, Program, Setup};
+use crate::stand::Stand;
+use crate::world::{Tally, World};
+
+/// Runs a program, and says what came of it. A program that panics has found something too.
+#[must_use]
+pub fn run(program: &Program) -> Outcome {
+    let stand = Stand::new(&program.setup);
+    let before = stand.machine.used_bytes();
+    let steps = AssertUnwindSafe(|| run_steps(program, &stand, before));
+    match std::panic::catch_unwind(steps) {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            let mut findings = stand.take_findings();
+            findings.push(Finding::Panicked(text.unwrap_or_default()));
+            Outcome { findings, ..Outcome::default() }
+        }
+    }
+}
+
+fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
+    let allocator = allocator(stand, &program.setup);
+    let tally = if program.thread_count == 1 {
+        let mut world = World::new(stand, &allocator, &program.setup, 0, true);
+        let steps = program.steps.iter().map(|step| &step.operation);
+        // What goes wrong is told at once: what comes after it means nothing.
+        steps.take_while(|_| stand.is_clean()).for_each(|operation| world.perform(operation));
+        let stats = allocator.stats();
+        world.check_figures(&stats, &allocator.snapshot());
+        world.end();
+        world.tally
+    } else {
+        run_threads(program, stand, &allocator)
+    };
+    for piece in stand.take_parcels() {
+        stand.dead(piece.range);
+        drop(piece.owner);
+    }
+    stand.context.synchronize().expect("everything ends");
+    assert_eq!(stand.live_bytes(), 0, "the program gave everything back");
+    let stats = allocator.stats();
+    let findings_before_the_end = stand.take_findings();
+    assert_eq!(stats.allocation_count, 0, "{findings_before_the_end:?}");
+    assert_eq!((stats.allocated_bytes.current, stats.requested_bytes), (0, 0));
+    if let Err(mismatch) = allocator.snapshot().check(&stats) {
+        stand.report(Finding::WrongFigure(mismatch.to_string()));
+    }
+    drop(allocator);
+    let mut findings = findings_before_the_end;
+    findings.extend(stand.take_findings());
+    match stand.mismatches() {
+        0 => {}
+        count => findings.push(Finding::LostWords(count)),
+    }
+    let left_behind = stand.machine.used_bytes() - before;
+    // What the driver did not take back stays where it is.
+    if 0 < left_behind && tally.faults == 0 {
+        findings.push(Finding::LeftBehind(left_behind));
+    }
+    let driver_calls = stand.machine.call_count();
+    summed_up(tally, findings, stats, driver_calls)
+}
+
+fn summed_up(
+    tally: Tally,
+    findings: Vec<Finding>,
+    stats: allocator::Stats,
+    driver_calls: u64,
+) -> Outcome {
+    let mut reached = tally.reached;
+    let served = &stats.served_by;
+    let counted = [
+        (served.own_stream, Feature::OwnStream),
+        (served.known_order, Feature::KnownOrder),
+        (served.completion, Feature::Completion),
+        (served.device_wait, Feature::DeviceWait),
+        (served.growth, Feature::Growth),
+        (served.ladder, Feature::Ladder),
+        (stats.cross_stream_splits, Feature::CrossStreamSplit),
+        (stats.cross_stream_merges, Feature::CrossStreamMerge),
+    ];
+    for (count, feature) in counted {
+        reached.add_if(0 < count, feature);
+    }
+    Outcome {
+        findings,
+        reached,
+        performed: tally.performed,
+        comparisons: tally.comparisons,
+        streams: tally.streams,
+        stats,
+        addresses: tally.addresses,
+        driver_calls,
+    }
+}
+
+/// Runs the threads of a program, one at a time, as the machine's schedule says.
+fn run_threads(program: &Program, stand: &Stand, allocator: &Allocator) -> Tally {
+    let mut tallies: Vec<Tally> = Vec::new();
+    tallies.resize_with(program.thread_count, Tally::default);
+    let bodies = tallies.iter_mut().enumerate().map(|(thread, tally)| {
+        let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+            let mut world = World::new(stand, allocator, &program.setup, thread, false);
+            let own = program.steps.iter().filter(|step| step.thread == thread);
+            let operations = own.map(|step| &step.operation);
+            operations.for_each(|operation: &Operation| world.perform(operation));
+            world.end();
+            *tally = std::mem::take(&mut world.tally);
+        });
+        body
+    });
+    stand.machine.run_threads(bodies.collect());
+    let mut sum = Tally::default();
+    for tally in tallies {
+        sum.reached.join(tally.reached);
+        sum.performed += tally.performed;
+        sum.comparisons += tally.comparisons;
+        sum.streams += tally.streams;
+        sum.faults += tally.faults;
+        sum.addresses.extend(tally.addresses);
+    }
+    sum.reached.add(Feature::Threads);
+    sum
+}
+
+fn allocator(stand: &Stand, setup: &Setup) -> Allocator {
+    let mut config = Config::default().with_policy(setup.policy);
+    config.limit_bytes = setup.limit_bytes;
+    config.pending_bytes_max = setup.pending_bytes_max;
+    if let Some(Broken::Allocator(sabotage)) = setup.broken {
+        assert!(cfg!(feature = "broken"), "built without the feature that leaves checks out");
+        config.sabotage = Some(sabotage);
+    }
+    let plain =
+        || -> std::sync::Arc<dyn Source> { std::sync::Arc::new(PlainSource::new(&stand.context)) };
+    let source = match setup.memory {
+        Memory::Plain => plain(),
+        Memory::Virtual => match VmmSource::new(&stand.context).expect("the device knows itself") {
+            Some(source) => std::sync::Arc::new(source),
+            None => plain(),
+        },
+    };
+    Allocator::with_source(&stand.context, config, source).expect("an allocator")
+}

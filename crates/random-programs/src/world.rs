@@ -1,0 +1,260 @@
+//! One thread of a program while it runs: what is there, and which operation does what.
+
+use std::collections::BTreeMap;
+
+use allocator::Allocator;
+use cuda_sim::FaultPlan;
+use cuda_sys::CUresult;
+use streams::{Event, Stream};
+
+use crate::blocks::{Kept, Piece};
+use crate::graphs::Recorded;
+use crate::marks::Mark;
+use crate::operation::{
+    BlockName, EventName, Fault, FaultCall, GraphName, MarkName, Operation, StreamName,
+    Synchronize, Trim,
+};
+use crate::outcome::{Feature, Reached};
+use crate::program::{Broken, Setup};
+use crate::stand::Stand;
+
+/// A stream of the program, with the handle by which the machine knows it.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) stream: Stream,
+    pub(crate) handle: usize,
+}
+
+/// One thread of a program.
+pub(crate) struct World<'stand> {
+    pub(crate) stand: &'stand Stand,
+    pub(crate) allocator: &'stand Allocator,
+    pub(crate) setup: &'stand Setup,
+    pub(crate) thread: usize,
+    /// Whether no other thread runs.
+    pub(crate) alone: bool,
+    pub(crate) streams: BTreeMap<StreamName, Known>,
+    pub(crate) pieces: BTreeMap<BlockName, Piece>,
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) graphs: BTreeMap<GraphName, Recorded>,
+    pub(crate) marks: BTreeMap<MarkName, Mark>,
+    events: BTreeMap<EventName, Event>,
+    gates: Vec<usize>,
+    next_word: u32,
+    pub(crate) tally: Tally,
+}
+
+/// What one thread came through.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) reached: Reached,
+    pub(crate) performed: u64,
+    pub(crate) comparisons: u64,
+    pub(crate) streams: usize,
+    pub(crate) faults: u64,
+    pub(crate) addresses: Vec<u64>,
+}
+
+/// What an operation did that found what it names; nothing, if it did not.
+pub(crate) type Done = Option<()>;
+
+impl<'stand> World<'stand> {
+    pub(crate) fn new(
+        stand: &'stand Stand,
+        allocator: &'stand Allocator,
+        setup: &'stand Setup,
+        thread: usize,
+        alone: bool,
+    ) -> Self {
+        let first_word = u32::try_from(thread).expect("few threads") << 24;
+        Self {
+            stand,
+            allocator,
+            setup,
+            thread,
+            alone,
+            streams: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            kept: Vec::new(),
+            graphs: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            events: BTreeMap::new(),
+            gates: Vec::new(),
+            next_word: first_word + 1,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Does one operation.
+    pub(crate) fn perform(&mut self, operation: &Operation) {
+        if self.attempt(operation).is_some() {
+            self.tally.performed += 1;
+        }
+    }
+
+    fn attempt(&mut self, operation: &Operation) -> Done {
+        match operation {
+            Operation::Create(name) => self.create_stream(*name),
+            Operation::Retire(name) => {
+                self.streams.remove(name)?;
+                self.tally.reached.add(Feature::Retirement);
+            }
+            Operation::Allocate(block, stream, bytes, fault) => {
+                self.allocate(*block, *stream, *bytes, *fault)?;
+            }
+            Operation::Free(block, way, fault) => self.free(*block, *way, *fault)?,
+            Operation::FreeHeld(block) => self.free_held(*block)?,
+            Operation::EndHold => self.end_hold()?,
+            Operation::Use { block, stream, writes, told, join } => {
+                self.use_block(*block, *stream, *writes, *told, *join)?;
+            }
+            Operation::Order(before, after, join) => {
+                let (before, after) = (self.known(*before)?.stream, self.known(*after)?.stream);
+                self.order(&before, &after, *join).then_some(())?;
+            }
+            Operation::OrderFails(before, after, call) => {
+                self.order_fails(*before, *after, *call)?;
+            }
+            Operation::Record(event, stream) => self.record(*event, *stream)?,
+            Operation::Wait(event, stream) => {
+                let stream = self.known(*stream)?.stream;
+                stream.wait_event(self.events.get(event)?).expect("a wait");
+            }
+            Operation::QueryStream(name) => {
+                let _answer = self.known(*name)?.stream.query().expect("an answer");
+            }
+            Operation::QueryEvent(name) => {
+                let _answer = self.events.get(name)?.query().expect("an answer");
+            }
+            Operation::Spin(name) => self.stand.busy(&self.known(*name)?.stream),
+            Operation::Synchronize(what) => self.synchronize(*what)?,
+            Operation::Trim(trim, fault) => self.trim(*trim, *fault),
+            Operation::CloseGate(name) => self.close_gate(*name)?,
+            Operation::OpenGate => {
+                let oldest = (!self.gates.is_empty()).then(|| self.gates.remove(0))?;
+                self.stand.open_gate(oldest);
+            }
+            Operation::Capture(graph, stream, inside) => self.capture(*graph, *stream, inside)?,
+            Operation::Replay(graph, stream, join) => self.replay(*graph, *stream, *join)?,
+            Operation::DropGraph(graph) => self.drop_graph(*graph)?,
+            Operation::Mark(mark, stream) => self.mark(*mark, *stream)?,
+            Operation::Compare(mark) => self.compare(*mark)?,
+            Operation::Send(block) => self.send(*block)?,
+            Operation::Receive(stream, join) => self.receive(*stream, *join)?,
+            Operation::Yield => self.stand.machine.yield_point(),
+        }
+        Some(())
+    }
+
+    /// A living stream.
+    pub(crate) fn known(&self, name: StreamName) -> Option<Known> {
+        self.streams.get(&name).cloned()
+    }
+
+    /// A word that nobody has written.
+    pub(crate) fn new_word(&mut self) -> u32 {
+        self.next_word += 1;
+        self.next_word
+    }
+
+    fn create_stream(&mut self, name: StreamName) {
+        let stream = self.stand.stream();
+        let handle = self.stand.machine.stream_with_id(stream.id()).expect("a living stream");
+        self.streams.insert(name, Known { stream, handle });
+        self.tally.streams = self.tally.streams.max(self.streams.len());
+    }
+
+    fn record(&mut self, event: EventName, stream: StreamName) -> Done {
+        let stream = self.known(stream)?.stream;
+        match self.events.get(&event) {
+            Some(event) => stream.record(event).expect("a record"),
+            None => {
+                let new = stream.record_event().expect("an event");
+                self.events.insert(event, new);
+            }
+        }
+        Some(())
+    }
+
+    pub(crate) fn open_gates(&mut self) {
+        for gate in self.gates.drain(..) {
+            self.stand.open_gate(gate);
+        }
+    }
+
+    fn close_gate(&mut self, name: StreamName) -> Done {
+        let gate = self.stand.close_gate(&self.known(name)?.stream)?;
+        self.gates.push(gate);
+        self.tally.reached.add(Feature::Gate);
+        Some(())
+    }
+
+    fn synchronize(&mut self, what: Synchronize) -> Done {
+        self.open_gates();
+        match what {
+            Synchronize::Context => self.stand.context.synchronize().expect("all ends"),
+            Synchronize::Stream(name) => {
+                self.known(name)?.stream.synchronize().expect("a stream ends");
+            }
+            Synchronize::Event(name) => {
+                self.events.get(&name)?.synchronize().expect("an event passes");
+            }
+        }
+        Some(())
+    }
+
+    fn trim(&mut self, trim: Trim, fault: Option<Fault>) {
+        if trim == Trim::Everything {
+            self.open_gates();
+        }
+        let (trimmed, struck) = self.with_fault(fault, |world| match trim {
+            Trim::Everything => world.allocator.empty_cache(),
+            Trim::Bytes(bytes) => world.allocator.trim(bytes),
+        });
+        match trimmed {
+            Ok(bytes) => self.tally.reached.add_if(0 < bytes, Feature::Trim),
+            Err(error) => assert!(struck, "a trim without a fault failed: {error}"),
+        }
+    }
+
+    /// Does a call of the allocator's, with a driver call that fails inside, if there is one; says
+    /// whether there was.
+    pub(crate) fn with_fault<R>(
+        &mut self,
+        fault: Option<Fault>,
+        call: impl FnOnce(&mut Self) -> R,
+    ) -> (R, bool) {
+        let Some(Fault { call: failing, nth }) = fault else { return (call(self), false) };
+        let (entry_point, code) = entry_point(failing);
+        let machine = &self.stand.machine;
+        let before = machine.calls(entry_point);
+        machine.fail(FaultPlan { call: entry_point, nth, code, sticky: false });
+        let result = call(self);
+        machine.clear_faults();
+        let struck = nth <= machine.calls(entry_point) - before;
+        if struck {
+            self.tally.faults += 1;
+            self.tally.reached.add(Feature::InjectedFault);
+        }
+        (result, struck)
+    }
+
+    pub(crate) fn swallows_waits(&self) -> bool {
+        self.setup.broken == Some(Broken::SwallowedWaits)
+    }
+}
+
+/// The driver's name of a call, and how it fails.
+pub(crate) fn entry_point(call: FaultCall) -> (&'static str, CUresult) {
+    match call {
+        FaultCall::MemCreate => ("cuMemCreate", CUresult::CUDA_ERROR_OUT_OF_MEMORY),
+        FaultCall::MemAlloc => ("cuMemAlloc", CUresult::CUDA_ERROR_OUT_OF_MEMORY),
+        FaultCall::MemMap => ("cuMemMap", CUresult::CUDA_ERROR_OUT_OF_MEMORY),
+        FaultCall::MemSetAccess => ("cuMemSetAccess", CUresult::CUDA_ERROR_INVALID_VALUE),
+        FaultCall::MemUnmap => ("cuMemUnmap", CUresult::CUDA_ERROR_INVALID_VALUE),
+        FaultCall::EventCreate => ("cuEventCreate", CUresult::CUDA_ERROR_OUT_OF_MEMORY),
+        FaultCall::EventRecord => ("cuEventRecord", CUresult::CUDA_ERROR_INVALID_VALUE),
+        FaultCall::EventQuery => ("cuEventQuery", CUresult::CUDA_ERROR_INVALID_VALUE),
+        FaultCall::StreamWaitEvent => ("cuStreamWaitEvent", CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}

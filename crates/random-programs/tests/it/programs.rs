@@ -1,0 +1,100 @@
+//! The sound product is clean under every program, and the programs come through everything.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::time::Duration;
+
+use allocator::Policy;
+use cuda_sim::Schedule;
+use random_programs::{Campaign, Program, Wishes, run};
+
+/// How many seeds are run here.
+const SEEDS: Range<u64> = 0..400;
+
+#[test]
+fn programs_are_clean_and_come_through_everything() {
+    let campaign = Campaign {
+        seeds: SEEDS,
+        jobs: NonZeroUsize::new(2).expect("two is not zero"),
+        broken: None,
+        time_max: Duration::from_secs(600),
+        stops_at_failure: false,
+    };
+    let summary = campaign.run(|_| ());
+    println!("{summary:#?}");
+    if let Some(first) = summary.failures.first() {
+        let seed = first.seed;
+        println!("repeat it with: cargo xtask sim --seeds {seed}..{}", seed + 1);
+    }
+    assert_eq!(summary.shortcomings(), [""; 0]);
+    assert_eq!(summary.programs, SEEDS.end);
+}
+
+fn assert_clean(name: &str, seed: u64, wishes: &Wishes) {
+    let outcome = run(&Program::draw_with(seed, wishes));
+    assert!(outcome.findings.is_empty(), "{name}, seed {seed}: {:#?}", outcome.findings);
+}
+
+/// No order rests on a wait for memory, so nothing changes where all streams share one hardware
+/// queue (L12).
+#[test]
+fn programs_are_clean_with_one_hardware_queue() {
+    for seed in 0..60 {
+        assert_clean("one queue", seed, &Wishes { one_queue: true, ..Wishes::default() });
+    }
+}
+
+#[test]
+fn programs_are_clean_on_devices_that_are_quick_or_slow() {
+    for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Timed] {
+        for seed in 0..30 {
+            let name = format!("{schedule:?}");
+            let schedule = Some(schedule.clone());
+            assert_clean(&name, seed, &Wishes { schedule, ..Wishes::default() });
+        }
+    }
+}
+
+/// Two and three host threads take turns at driver calls and before locks (S7).
+#[test]
+fn programs_of_several_threads_are_clean() {
+    for seed in 0..40 {
+        let threads = Some(if seed % 2 == 0 { 2 } else { 3 });
+        assert_clean("threads", seed, &Wishes { threads, ..Wishes::default() });
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..8 {
+        let [first, second] = [0, 1].map(|_| run(&Program::draw(seed)));
+        assert!(!first.addresses.is_empty(), "seed {seed} asked for nothing");
+        assert_eq!(first.addresses, second.addresses, "seed {seed}");
+        assert_eq!(first.driver_calls, second.driver_calls, "seed {seed}");
+    }
+}
+
+/// The places that `deterministic` gives depend on the calls alone, whatever the device does and
+/// however it answers (R9).
+#[test]
+fn deterministic_gives_the_same_places_under_every_schedule() {
+    for seed in 0..80 {
+        let program = |schedule| {
+            let wishes = Wishes {
+                schedule: Some(schedule),
+                policy: Some(Policy::Deterministic),
+                faults: Some(false),
+                graphs: false,
+                threads: Some(1),
+                ..Wishes::default()
+            };
+            Program::draw_with(seed, &wishes)
+        };
+        let expected = run(&program(Schedule::Lazy)).addresses;
+        assert!(!expected.is_empty(), "seed {seed} asked for nothing");
+        for schedule in [Schedule::Eager, Schedule::Timed, Schedule::Seeded(seed)] {
+            let outcome = run(&program(schedule.clone()));
+            assert_eq!(outcome.addresses, expected, "seed {seed} under {schedule:?}");
+        }
+    }
+}

@@ -104,6 +104,7 @@ scenarios! {
         the_rest_of_a_split_block_keeps_its_uses
         blocks_of_one_stream_join_without_a_call
         a_pending_neighbour_does_not_hold_up_a_ready_block
+        a_free_takes_no_memory_from_other_streams
     }
     limits {
         a_request_above_the_limit_says_that_it_can_never_fit

@@ -165,3 +165,18 @@ pub fn a_pending_neighbour_does_not_hold_up_a_ready_block(rig: &dyn Rig) {
     both.fill(&home, 3);
     gate.open();
 }
+
+/// Was: a freed block joined what nobody had used yet beside it, and a stream that was not ordered
+/// after the free had to grow for what it could have had before (R10).
+pub fn a_free_takes_no_memory_from_other_streams(rig: &dyn Rig) {
+    let desk = rig.desk();
+    let allocator = desk.allocator(Config::default());
+    let [home, other] = desk.streams();
+    let gate = desk.hold(&home);
+    let freed = take(rig, &allocator, &home, BLOCK).free();
+    let y = without_calls(rig, || take(rig, &allocator, &other, BLOCK));
+    assert_eq!(y.address(), freed + BLOCK, "what nobody has used is beside the freed block");
+    y.fill(&other, 1);
+    y.check(&other, 1);
+    gate.open();
+}

@@ -85,17 +85,30 @@ impl ShardState {
     #[inline]
     fn may_join_at_once(&self, left: BlockIndex, right: BlockIndex) -> bool {
         let (first, second) = (self.arena.at(left), self.arena.at(right));
-        if first.home == second.home && first.is_home_only() && second.is_home_only() {
-            let own = first.home == self.slot;
-            return own
-                || (self.is_ready(left) && self.is_ready(right))
-                || first.home_mark == second.home_mark;
-        }
-        if self.is_sabotaged(Sabotage::MergeKeepsOneFrontier) {
+        let one_home = first.home == second.home && first.is_home_only() && second.is_home_only();
+        if one_home && first.home_mark == second.home_mark {
             return true;
+        }
+        if !one_home && self.is_sabotaged(Sabotage::MergeKeepsOneFrontier) {
+            return true;
+        }
+        // What every stream may use stays that, also beside what only some may: else a free would
+        // take memory away from the others (R10).
+        if self.is_over(first) != self.is_over(second) {
+            return false;
+        }
+        if one_home {
+            let own = first.home == self.slot;
+            return own || (self.is_ready(left) && self.is_ready(right));
         }
         let (forth, back) = (self.covers(first, second), self.covers(second, first));
         (forth && back) || ((forth || back) && self.is_ready(left) && self.is_ready(right))
+    }
+
+    /// Whether every earlier use of a free block is complete.
+    #[inline]
+    fn is_over(&self, record: &BlockRecord) -> bool {
+        requirements(record).all(|point| self.is_complete(point))
     }
 
     fn is_ready(&self, block: BlockIndex) -> bool {

@@ -10,7 +10,7 @@ use streams::memory::PinnedMemory;
 use streams::{Context, StreamOptions};
 
 use super::{built, under_every_schedule};
-use crate::chance::Chance;
+use random_programs::Chance;
 use crate::scenarios::rig::{Rig as _, WHOLE, take};
 use crate::simulated_rig::{context, contexts};
 use crate::stage::Stage;

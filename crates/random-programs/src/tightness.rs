@@ -4,8 +4,10 @@
 //! A look takes a snapshot, so only programs that look do: then before every request. Other
 //! threads would change what was seen, so programs of several threads do not look.
 
-use allocator::Stats;
-use streams::Stream;
+use allocator::{
+    BlockSnapshot, Policy, PoolKind, SMALL_BYTES_MAX, SegmentSnapshot, Snapshot, Stats,
+};
+use streams::{Point, Stream};
 
 use crate::outcome::Finding;
 use crate::world::World;
@@ -28,7 +30,7 @@ impl World<'_> {
         let stats = self.allocator.stats();
         let snapshot = self.allocator.snapshot();
         self.check_figures(&stats, &snapshot);
-        Some(Look { fit: snapshot.find_fit(stream, bytes), bytes, stats })
+        Some(Look { fit: self.find_fit(&snapshot, stream, bytes), bytes, stats })
     }
 
     /// No request waits, grows or fails while a block that is ready fits (R10).
@@ -49,9 +51,51 @@ impl World<'_> {
     }
 
     /// Every figure that has a current value can be computed again from what is there.
-    pub(crate) fn check_figures(&self, stats: &Stats, snapshot: &allocator::Snapshot) {
+    pub(crate) fn check_figures(&self, stats: &Stats, snapshot: &Snapshot) {
         if let Err(mismatch) = snapshot.check(stats) {
             self.stand.report(Finding::WrongFigure(mismatch.to_string()));
         }
     }
+
+    /// Where a request could be served at once, from a block or from neighbours that are free, of
+    /// the right pool, and known to come first.
+    ///
+    /// Free memory of one home may be made one block, which then waits for the latest of its
+    /// points (R7). So what is known to one stream only counts if nothing free lies beside it; what
+    /// is complete, and so known to every stream, counts always.
+    fn find_fit(&self, snapshot: &Snapshot, stream: &Stream, bytes: u64) -> Option<u64> {
+        let kind = if SMALL_BYTES_MAX < bytes { PoolKind::Large } else { PoolKind::Small };
+        let crosses = self.setup.policy.crosses_streams();
+        let own = stream.order().slot();
+        let may_serve =
+            |segment: &&SegmentSnapshot| segment.kind == kind && (crosses || segment.stream == own);
+        let segments = snapshot.segments.iter().filter(may_serve);
+        let runs =
+            segments.flat_map(|segment| segment.blocks.split(|block| !block.state.is_free()));
+        let ready = runs.flat_map(|run| self.ready_parts(run, stream));
+        ready.filter(|(_, size)| bytes <= *size).map(|(address, _)| address).next()
+    }
+
+    /// The parts of a run of free neighbours that are ready: all of it, or what is complete.
+    fn ready_parts(&self, run: &[BlockSnapshot], stream: &Stream) -> Vec<(u64, u64)> {
+        let order = stream.order();
+        let settled = self.setup.policy == Policy::Deterministic;
+        let knows = |point: &Point| {
+            if settled { order.knows_settled(*point) } else { order.knows(*point) }
+        };
+        let is_complete = |point: &Point| {
+            if settled { order.is_settled(*point) } else { order.is_complete(*point) }
+        };
+        if run.iter().all(|block| block.waits_for.iter().all(knows)) {
+            return extent(run).into_iter().collect();
+        }
+        let complete = run.split(|block| !block.waits_for.iter().all(is_complete));
+        complete.filter_map(extent).collect()
+    }
+}
+
+/// Where neighbours begin, and how many bytes they are together.
+fn extent(blocks: &[BlockSnapshot]) -> Option<(u64, u64)> {
+    let first = blocks.first()?;
+    Some((first.address, blocks.iter().map(|block| block.size).sum()))
 }

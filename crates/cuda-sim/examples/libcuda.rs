@@ -2,8 +2,8 @@
 //!
 //! `cargo build -p cuda-sim --example cuda` makes `examples/libcuda.so`: one machine with one
 //! H200 for the whole process, in virtual time. A program that loads it in place of the driver,
-//! through `cuda_sys::load_from` or the dynamic linker, runs without a GPU. Kernels have no
-//! bodies there, so launches are refused by name.
+//! through `cuda_sys::load_from` or the dynamic linker, runs without a GPU. The kernels of the
+//! workspace have bodies there; a launch of any other is refused by name.
 
 use std::ffi;
 use std::sync::{Arc, LazyLock};
@@ -11,8 +11,11 @@ use std::sync::{Arc, LazyLock};
 use cuda_sim::{Machine, Schedule};
 use cuda_sys::*;
 
-static MACHINE: LazyLock<Machine> =
-    LazyLock::new(|| Machine::builder().schedule(Schedule::Timed).build());
+static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
+    let machine = Machine::builder().schedule(Schedule::Timed).build();
+    kernels::simulated::register(&machine);
+    machine
+});
 static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| MACHINE.table());
 
 /// Exports every entry point of the table, by its symbol.

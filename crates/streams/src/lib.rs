@@ -21,7 +21,7 @@
 //! let consumer = context.create_stream(StreamOptions::default())?;
 //!
 //! let memory = DeviceMemory::allocate(&context, 4096)?;
-//! // SAFETY: the memory outlives what is queued here.
+//! // Safe: the memory outlives what is queued here.
 //! let span = unsafe { RawSpan::from_raw(memory.address(), memory.bytes()) };
 //! let filled = producer.fill_bytes(&span, 0, 4096, 7)?;
 //!

@@ -37,6 +37,7 @@ const LAYERS: &[Layer] = &[
     beside("replay", 6, &["trace", "allocator"]),
     layer("cli", 7),
     beside("patterns", 6, &["wellspring"]),
+    beside("cudarc-adapter", 6, &["cuda-sys", "wellspring"]),
     beside("xtask", 0, &[]),
 ];
 

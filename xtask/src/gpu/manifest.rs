@@ -53,6 +53,8 @@ pub(crate) enum Kind {
     Example,
     /// A program that prints what patterns of several streams take.
     Pattern,
+    /// The random programs, which need processors and no GPU.
+    Random,
     /// Tests to be run once more, under a checker of the device's memory.
     Sanitize,
 }

@@ -11,6 +11,7 @@ mod page;
 mod patterns;
 mod probe;
 mod process;
+mod random;
 mod replays;
 mod report;
 mod results;

@@ -26,6 +26,7 @@ const REPLAY_SECONDS_MAX: u64 = 120;
 const BENCH_SECONDS_MAX: u64 = 300;
 const EXAMPLE_SECONDS_MAX: u64 = 60;
 const PATTERN_SECONDS_MAX: u64 = 420;
+const RANDOM_SECONDS_MAX: u64 = 560;
 const SANITIZE_SECONDS_MAX: u64 = 120;
 /// The package whose tests are run once more under a checker of the device's memory, and those
 /// that are not: they are about many allocations, or wrong on purpose.
@@ -114,20 +115,29 @@ fn entry(target: &Target, file: String, packed: &Path) -> Result<Option<Entry>> 
         Use::Bench => (Kind::Bench, BENCH_SECONDS_MAX),
         Use::Example => (Kind::Example, EXAMPLE_SECONDS_MAX),
         Use::Pattern => (Kind::Pattern, PATTERN_SECONDS_MAX),
+        Use::Random => (Kind::Random, RANDOM_SECONDS_MAX),
         Use::Tool => return Ok(None),
     };
     let arguments = match kind {
         Kind::Bench => BENCH_ARGUMENTS.iter().copied().map(String::from).collect(),
-        Kind::Test | Kind::Replay | Kind::Example | Kind::Pattern | Kind::Sanitize => Vec::new(),
+        Kind::Test
+        | Kind::Replay
+        | Kind::Example
+        | Kind::Pattern
+        | Kind::Random
+        | Kind::Sanitize => Vec::new(),
     };
     let tests = if kind == Kind::Test { list_tests(packed)? } else { Vec::new() };
     let is_stress = tests.iter().any(|test| test.contains("stress"));
     let seconds_max = if is_stress { STRESS_SECONDS_MAX } else { seconds_max };
     let name = match kind {
         Kind::Test => target.package.clone(),
-        Kind::Replay | Kind::Bench | Kind::Example | Kind::Pattern | Kind::Sanitize => {
-            target.name.clone()
-        }
+        Kind::Replay
+        | Kind::Bench
+        | Kind::Example
+        | Kind::Pattern
+        | Kind::Random
+        | Kind::Sanitize => target.name.clone(),
     };
     Ok(Some(Entry { name, kind, file, arguments, tests, seconds_max }))
 }

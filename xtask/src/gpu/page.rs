@@ -48,6 +48,13 @@ impl Page {
         }
     }
 
+    /// Lines set as they are, after a blank line.
+    pub(crate) fn code<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
+        self.text += "\n```text\n";
+        lines.for_each(|line| self.sentence(line));
+        self.text += "```\n";
+    }
+
     fn row(&mut self, cells: impl Iterator<Item = String>) {
         let cells: Vec<String> = cells.collect();
         self.text += &format!("| {} |\n", cells.join(" | "));

@@ -40,6 +40,8 @@ pub(crate) struct Packed {
     pub(crate) examples: usize,
     #[serde(default)]
     pub(crate) patterns: usize,
+    #[serde(default)]
+    pub(crate) random: usize,
     /// Tests to run under the checker of the device's memory.
     #[serde(default)]
     pub(crate) sanitized: usize,

@@ -14,8 +14,8 @@ use super::patterns;
 use super::probe::Probe;
 use super::replays::ReplayLine;
 use super::results::{
-    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, ReplayRun, Results, SANITIZER, TESTS, TestRun,
-    headings,
+    BENCHES, EXAMPLES, PATTERNS, PROBE, RANDOM, REPLAYS, ReplayRun, Results, SANITIZER, TESTS,
+    TestRun, headings,
 };
 use early_frees::EarlyFrees;
 
@@ -37,6 +37,7 @@ struct Outcome {
     early_frees: EarlyFrees,
     patterns: Vec<(String, String)>,
     sanitizer: Vec<patterns::Row>,
+    random: String,
 }
 
 /// Writes the page made from the results in `folder`.
@@ -74,6 +75,7 @@ fn read(results: &Results) -> Result<Outcome> {
         examples: pairs(headings(&results.read_or_empty(EXAMPLES)?).into_iter()),
         early_frees: EarlyFrees::read(&pattern_words),
         patterns: pairs(headings(&pattern_words).into_iter()),
+        random: results.read_or_empty(RANDOM)?,
         sanitizer: patterns::rows(&results.read_or_empty(SANITIZER)?, "sanitizer: "),
         probe,
     };
@@ -82,6 +84,7 @@ fn read(results: &Results) -> Result<Outcome> {
     complete("replays", outcome.replays.len(), packed.replays)?;
     complete("benches", outcome.benches.len(), packed.benches)?;
     complete("examples", outcome.examples.len(), packed.examples)?;
+    complete("random programs", headings(&outcome.random).len(), packed.random)?;
     complete("patterns", outcome.patterns.len(), packed.patterns)?;
     if !outcome.sanitizer.iter().any(|row| row.contains_key(ABSENT)) {
         complete("sanitized tests", outcome.sanitizer.len(), packed.sanitized)?;
@@ -106,6 +109,7 @@ fn render(outcome: &Outcome) -> Result<String> {
     tests(&mut page, &outcome.tests);
     stress::section(&mut page, &outcome.tests);
     sanitizer(&mut page, &outcome.sanitizer);
+    random(&mut page, &outcome.random);
     outcome.early_frees.section(&mut page);
     replays(&mut page, &outcome.replays)?;
     medians(&mut page, &outcome.medians);
@@ -163,6 +167,16 @@ fn tests(page: &mut Page, runs: &[TestRun]) {
     if !failed.is_empty() {
         page.table(&[words("failed test"), words("how")], &failed);
     }
+}
+
+/// What the random programs printed, as it was.
+fn random(page: &mut Page, text: &str) {
+    if headings(text).is_empty() {
+        return;
+    }
+    page.heading("## Random programs");
+    page.sentence("On the simulated device, on the processors of the same machine.");
+    page.code(text.lines().filter(|line| !line.is_empty() && !line.contains(" programs after ")));
 }
 
 fn sanitizer(page: &mut Page, rows: &[patterns::Row]) {

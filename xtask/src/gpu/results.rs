@@ -1,8 +1,9 @@
 //! The files a run leaves, eight at most, and how they are read again.
 //!
-//! `probe.json` machine and pack; `tests.json` and `tests.txt` verdicts and words of the tests;
+//! `probe.json` machine and pack; `tests.json` verdicts of the tests, and words of those that failed;
 //! `replay.jsonl` one line a trace; `benches.txt`, `examples.txt` and `patterns.txt` the words of
-//! each program under its heading; `sanitizer.txt` one line a test.
+//! each program under its heading; `random.txt` those of the random programs; `sanitizer.txt` one
+//! line a test.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -16,11 +17,11 @@ use super::process::Ended;
 
 pub(crate) const PROBE: &str = "probe.json";
 pub(crate) const TESTS: &str = "tests.json";
-pub(crate) const TEST_WORDS: &str = "tests.txt";
 pub(crate) const REPLAYS: &str = "replay.jsonl";
 pub(crate) const BENCHES: &str = "benches.txt";
 pub(crate) const EXAMPLES: &str = "examples.txt";
 pub(crate) const PATTERNS: &str = "patterns.txt";
+pub(crate) const RANDOM: &str = "random.txt";
 pub(crate) const SANITIZER: &str = "sanitizer.txt";
 
 /// How many bytes of one program's output are kept, from its end.
@@ -37,6 +38,9 @@ pub(crate) struct TestRun {
     /// What followed `stress: ` in the lines it printed.
     #[serde(default)]
     pub(crate) stress: Vec<String>,
+    /// The end of what it said, if it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) words: String,
 }
 
 /// What came of one replay; `line` is what `wellspring replay --json` printed.
@@ -49,6 +53,13 @@ pub(crate) struct ReplayRun {
     pub(crate) line: Option<serde_json::Value>,
     #[serde(default)]
     pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// The end of what it said on both streams.
+    pub(crate) fn words(&self) -> String {
+        format!("{}\n{}", end_of(&self.stdout), end_of(&self.stderr))
+    }
 }
 
 /// The folder of results.
@@ -84,8 +95,7 @@ impl Results {
     /// Appends what a program said, under a heading that tells how it ended.
     pub(crate) fn append_words(&self, file: &str, name: &str, ended: &Ended) -> Result<()> {
         let heading = format!("== {name}: {} after {:.2} s", ended.describe(), ended.seconds);
-        let (stdout, stderr) = (end_of(&ended.stdout), end_of(&ended.stderr));
-        self.append(file, &format!("{heading}\n{stdout}\n{stderr}"))
+        self.append(file, &format!("{heading}\n{}", ended.words()))
     }
 
     pub(crate) fn write_json<T: Serialize>(&self, file: &str, value: &T) -> Result<()> {

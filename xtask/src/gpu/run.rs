@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use super::manifest::{Entry, Kind, Manifest};
 use super::probe::{Packed, Probe};
 use super::results::{
-    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, Results, SANITIZER, TEST_WORDS, TESTS, TestRun,
+    BENCHES, EXAMPLES, PATTERNS, PROBE, RANDOM, REPLAYS, Results, SANITIZER, TESTS, TestRun,
 };
-use super::{benches, patterns, process, replays, sanitizer, suite};
+use super::{benches, patterns, process, random, replays, sanitizer, suite};
 
 /// How many programs and tests passed and failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,8 +35,15 @@ struct Run {
 pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Result<Totals> {
     let pack = pack.canonicalize().with_context(|| format!("opening {}", pack.display()))?;
     let manifest = Manifest::read(&pack)?;
-    let order =
-        [Kind::Test, Kind::Replay, Kind::Example, Kind::Bench, Kind::Pattern, Kind::Sanitize];
+    let order = [
+        Kind::Test,
+        Kind::Replay,
+        Kind::Example,
+        Kind::Bench,
+        Kind::Pattern,
+        Kind::Random,
+        Kind::Sanitize,
+    ];
     let wanted = order.into_iter().filter(|kind| only.is_empty() || only.contains(kind));
     let wanted: Vec<Kind> = wanted.collect();
     let stale: Vec<&str> = wanted.iter().flat_map(|kind| files_of(*kind)).copied().collect();
@@ -53,11 +60,12 @@ pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Resul
 
 fn files_of(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Test => &[TESTS, TEST_WORDS],
+        Kind::Test => &[TESTS],
         Kind::Replay => &[REPLAYS],
         Kind::Bench => &[BENCHES],
         Kind::Example => &[EXAMPLES],
         Kind::Pattern => &[PATTERNS],
+        Kind::Random => &[RANDOM],
         Kind::Sanitize => &[SANITIZER],
     }
 }
@@ -77,6 +85,7 @@ impl Run {
             benches: count(Kind::Bench),
             examples: count(Kind::Example),
             patterns: count(Kind::Pattern),
+            random: count(Kind::Random),
             sanitized: self.manifest.of_kind(Kind::Sanitize).map(|entry| entry.tests.len()).sum(),
         };
         self.probe.commit.clone_from(&self.manifest.commit);
@@ -98,6 +107,7 @@ impl Run {
                 Kind::Bench => self.bench(entry)?,
                 Kind::Example => self.example(entry)?,
                 Kind::Pattern => self.pattern(entry)?,
+                Kind::Random => self.random(entry)?,
                 Kind::Sanitize => self.sanitize(entry)?,
             }
         }
@@ -109,8 +119,7 @@ impl Run {
         for test in &entry.tests {
             let mut command = self.command(entry);
             let measured = &mut self.probe.measured;
-            let (scratch, results) = (self.scratch.path(), &self.results);
-            let run = suite::run(entry, test, &mut command, scratch, results, measured)?;
+            let run = suite::run(entry, test, &mut command, self.scratch.path(), measured)?;
             self.count(run.passed, &format!("{}::{test}", entry.name), &run.how, run.seconds);
             runs.push(run);
             self.results.write_json(TESTS, &runs)?;
@@ -147,6 +156,13 @@ impl Run {
         let (ended, passed) =
             patterns::run(entry, &mut command, self.scratch.path(), &self.results)?;
         self.count(passed, &format!("pattern {}", entry.name), &ended.describe(), ended.seconds);
+        Ok(())
+    }
+
+    fn random(&mut self, entry: &Entry) -> Result<()> {
+        let (mut command, device) = (self.command(entry), self.probe.device);
+        let ended = random::run(entry, &mut command, device, self.scratch.path(), &self.results)?;
+        self.count(ended.succeeded(), &entry.name, &ended.describe(), ended.seconds);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::manifest::Entry;
 use super::process::{self, Ended};
-use super::results::{Results, TEST_WORDS, TestRun};
+use super::results::TestRun;
 
 /// The names in what a test binary prints for `--list --format terse`.
 pub(crate) fn listed(text: &str) -> Vec<String> {
@@ -25,13 +25,10 @@ pub(crate) fn run(
     test: &str,
     command: &mut Command,
     scratch: &Path,
-    results: &Results,
     measured: &mut BTreeMap<String, String>,
 ) -> Result<TestRun> {
     command.args([test, "--exact", "--nocapture", "--test-threads", "1"]);
     let ended = process::run(command, Duration::from_secs(entry.seconds_max), scratch)?;
-    let name = format!("{}::{test}", entry.name);
-    results.append_words(TEST_WORDS, &name, &ended)?;
     let stress = reported(&ended, test, "stress: ").into_iter().map(String::from).collect();
     for line in reported(&ended, test, "probe: ") {
         if let Some((fact, value)) = line.split_once('=') {
@@ -40,8 +37,9 @@ pub(crate) fn run(
     }
     let passed = has_passed(&ended);
     let how = how_it_ended(&ended, passed);
+    let words = if passed { String::new() } else { ended.words() };
     let (binary, test) = (entry.name.clone(), test.to_owned());
-    Ok(TestRun { binary, test, passed, how, seconds: ended.seconds, stress })
+    Ok(TestRun { binary, test, passed, how, seconds: ended.seconds, stress, words })
 }
 
 /// A test that was filtered out also ends with success, so the count must say that one ran.

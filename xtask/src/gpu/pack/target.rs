@@ -14,6 +14,11 @@ const TOOL_PACKAGE: &str = "cli";
 const TOOL: &str = "wellspring";
 /// The package whose benches measure patterns.
 const PATTERN_PACKAGE: &str = "patterns";
+/// The package, and the binary of it, that runs random programs; what it is built with: optimized,
+/// with its assertions.
+const RANDOM: &str = "random-programs";
+const RANDOM_BUILD: &str = "build --profile sim";
+const RANDOM_FEATURE: &str = "broken";
 
 /// One program to build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub(crate) enum Use {
     Pattern,
     Example,
     Tool,
+    /// The random programs.
+    Random,
 }
 
 impl Target {
@@ -41,7 +48,7 @@ impl Target {
             Use::Test => format!("tests/{}", self.package),
             Use::Bench | Use::Pattern => format!("benches/{}", self.name),
             Use::Example => format!("examples/{}", self.name),
-            Use::Tool => self.name.clone(),
+            Use::Tool | Use::Random => self.name.clone(),
         }
     }
 
@@ -52,6 +59,7 @@ impl Target {
             Use::Bench | Use::Pattern => ("bench --no-run", "--bench"),
             Use::Example => ("build --release", "--example"),
             Use::Tool => ("build --release", "--bin"),
+            Use::Random => (RANDOM_BUILD, "--bin"),
         };
         let command = command.split(' ');
         let (package, name, features) = (&self.package, &self.name, self.features.join(","));
@@ -84,6 +92,7 @@ fn targets(metadata: &Value) -> Vec<Target> {
                 Use::Test => [FEATURE_GPU, FEATURE_SIM].as_slice(),
                 Use::Bench | Use::Pattern | Use::Example => &[FEATURE_SIM],
                 Use::Tool => &[],
+                Use::Random => &[RANDOM_FEATURE],
             };
             for feature in optional {
                 let is_new = !features.iter().any(|known| known == feature);
@@ -110,6 +119,7 @@ fn usage(package: &Value, target: &Value) -> Option<Use> {
         "example" if !texts(target, "crate_types").iter().any(|kind| kind == "cdylib") => {
             Some(Use::Example)
         }
+        "bin" if package_name == RANDOM && name == RANDOM => Some(Use::Random),
         "bin" if package_name == TOOL_PACKAGE && name == TOOL => Some(Use::Tool),
         _ => None,
     }

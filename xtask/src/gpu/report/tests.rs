@@ -8,7 +8,7 @@ use super::write;
 use crate::gpu::Device;
 use crate::gpu::probe::{Gpu, Packed, Probe};
 use crate::gpu::results::{
-    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, Results, SANITIZER, TESTS, TestRun,
+    BENCHES, EXAMPLES, PATTERNS, PROBE, RANDOM, REPLAYS, Results, SANITIZER, TESTS, TestRun,
 };
 
 const PATTERN_LINES: &str = "\
@@ -48,7 +48,7 @@ fn test_run(test: &str, passed: bool) -> TestRun {
     let how = String::from(if passed { "exit 0" } else { "exit 101" });
     let stress = vec![String::from("test=order allocations=200 own_stream=50 mismatches=0")];
     let (binary, test) = (String::from("wellspring"), test.to_owned());
-    TestRun { binary, test, passed, how, seconds: 0.5, stress }
+    TestRun { binary, test, passed, how, seconds: 0.5, stress, words: String::new() }
 }
 
 fn replay(name: &str, ours: u64, theirs: u64) -> String {
@@ -68,13 +68,22 @@ fn replay(name: &str, ours: u64, theirs: u64) -> String {
 fn results() -> (PathBuf, Results) {
     let folder = crate::test_folder("report");
     let results = Results::at(&folder);
-    let packed =
-        Packed { tests: 2, replays: 2, benches: 1, examples: 1, patterns: 1, sanitized: 2 };
+    let packed = Packed {
+        tests: 2,
+        replays: 2,
+        benches: 1,
+        examples: 1,
+        patterns: 1,
+        random: 1,
+        sanitized: 2,
+    };
     results.write_json(PROBE, &probe(packed)).unwrap();
     results.write_json(TESTS, &[test_run("order", true), test_run("reuse", false)]).unwrap();
     results
         .append(PATTERNS, &format!("== patterns: exit 0 after 9.00 s\n{PATTERN_LINES}"))
         .unwrap();
+    let counts = "5 of 10 programs after 3 s\n10 programs in 6.0 s\n0 failed";
+    results.append(RANDOM, &format!("== random-programs: exit 0 after 6.00 s\n{counts}")).unwrap();
     for (test, verdict) in [("order", "clean"), ("reuse", "bad")] {
         let line = format!("sanitizer: test={test} verdict={verdict} seconds=1.00");
         results.append(SANITIZER, &line).unwrap();
@@ -105,6 +114,7 @@ fn the_page_holds_every_result() {
         "1 of 2 scenario tests were clean",
         "| reuse |",
         "### three_streams",
+        "after 6.00 s\n10 programs in 6.0 s\n0 failed\n```",
         "| record_stream | 101.0 | 100.0 to 103.0 | 1.010 | 120.00 MiB | 1.20 |",
         "| torch_2.11: record_stream | 99.0 | 98.0 to 100.0 | 0.990 | 800.00 MiB | 8.00 |",
         "Default: 1.010 times the best of all bounds, and 1.09 times the memory of the smallest",
@@ -145,6 +155,7 @@ fn fewer_than_were_packed_is_refused_and_no_page_is_written() {
         (Packed { benches: 2, ..Packed::default() }, "2 benches were packed and 1 ran"),
         (Packed { examples: 2, ..Packed::default() }, "2 examples were packed and 1 ran"),
         (Packed { patterns: 2, ..Packed::default() }, "2 patterns were packed and 1 ran"),
+        (Packed { random: 2, ..Packed::default() }, "2 random programs were packed and 1 ran"),
         (Packed { sanitized: 3, ..Packed::default() }, "3 sanitized tests were packed and 2 ran"),
     ] {
         results.write_json(PROBE, &probe(packed)).unwrap();

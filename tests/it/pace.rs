@@ -1,6 +1,8 @@
 //! How far a producer runs ahead of its consumers, in virtual time: as fast as without any wait,
 //! in as little memory as that takes, and learned from what the waits before have cost.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use allocator::{Allocator, Config, Policy, WaitDepth};
 use cuda_sim::{DeviceProfile, Machine, Schedule};
 use kernels::launch::Kernels;

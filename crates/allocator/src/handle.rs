@@ -188,7 +188,7 @@ impl Block {
             record.home = order.slot();
             // The old home is a stream like any other now. What it was given is kept in mind,
             // although the new home comes after it: the free asks what is known.
-            let uses = record.uses_mut();
+            let uses = record.uses_mut(&mut state.spare);
             let place = uses.iter().position(|used| used.order.id() == old.id());
             let place = place.unwrap_or_else(|| {
                 uses.push(UseRecord::new(old));

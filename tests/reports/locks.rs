@@ -3,10 +3,12 @@
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
-use allocator::{Allocator, Config, PlainSource, PoolKind, Region, Source, SourceError};
+use allocator::observe::{Happening, Observer};
+use allocator::{AllocError, Allocator, Config, PlainSource, PoolKind};
+use allocator::{Region, Source, SourceError};
 use cuda_sim::{DeviceProfile, Machine, Schedule};
 use cuda_sys::Table;
-use streams::memory::PinnedMemory;
+use streams::memory::{DeviceMemory, PinnedMemory};
 use streams::{Context, StreamOptions};
 
 use super::{built, under_every_schedule};
@@ -89,6 +91,61 @@ fn code_of_the_users_runs_under_no_lock_of_ours() {
         });
         hears(&is_done);
         let _figures = allocator.stats();
+        drop(held);
+    });
+    assert_eq!(allocator.stats().allocated_bytes.current, 0);
+}
+
+/// Somebody who watches, and takes a lock of its own on one thread.
+struct Watcher {
+    waits_on: Mutex<Option<std::thread::ThreadId>>,
+    lock: Mutex<()>,
+    reached: mpsc::Sender<()>,
+}
+
+impl Observer for Watcher {
+    fn observe(&self, _: &Happening) {
+        let waits_on = *self.waits_on.lock().expect("no panic");
+        if waits_on == Some(std::thread::current().id()) {
+            let _told = self.reached.send(());
+            drop(self.lock.lock().expect("no panic"));
+        }
+    }
+}
+
+/// The same for an observer: while it waits on one thread, another allocates and frees on the very
+/// same stream.
+#[test]
+fn an_observer_runs_under_no_lock_of_ours() {
+    let machine = built(Machine::builder().schedule(Schedule::Eager));
+    let context = context(&machine);
+    let (reached, is_reached) = mpsc::channel();
+    let watcher = Arc::new(Watcher { waits_on: Mutex::default(), lock: Mutex::default(), reached });
+    let observer: Arc<dyn Observer> = Arc::clone(&watcher) as _;
+    let allocator = Allocator::new_observed(&context, Config::default(), observer);
+    let allocator = allocator.expect("an allocator");
+    let stream = context.create_stream(StreamOptions::default()).expect("a stream");
+    std::thread::scope(|scope| {
+        let held = watcher.lock.lock().expect("no panic");
+        let work = || {
+            let block = allocator.allocate(&stream, WHOLE).expect("memory");
+            block.record_stream(&stream);
+            drop(block);
+        };
+        let (begin, begun) = mpsc::channel::<()>();
+        let watched = scope.spawn(move || {
+            begun.recv().expect("it begins");
+            work();
+        });
+        *watcher.waits_on.lock().expect("no panic") = Some(watched.thread().id());
+        begin.send(()).expect("it waits");
+        hears(&is_reached);
+        let (done, is_done) = mpsc::channel();
+        scope.spawn(move || {
+            work();
+            done.send(()).expect("somebody listens");
+        });
+        hears(&is_done);
         drop(held);
     });
     assert_eq!(allocator.stats().allocated_bytes.current, 0);
@@ -221,4 +278,63 @@ fn the_cache_may_be_emptied_while_others_allocate() {
     stage.allocator.empty_cache().expect("everything goes");
     assert_eq!(stage.allocator.stats().reserved_bytes.current, 0);
     stage.end();
+}
+
+/// From pytorch/pytorch #50925 and torch/cutorch PR #710: between the two launches of a collective
+/// that wait for each other, another thread forces memory to be given back. While that is
+/// forbidden, nothing that may wait for running work is called, and a request that would need it
+/// fails instead of hanging; afterwards all is made up for.
+#[test]
+fn no_memory_goes_back_between_two_launches_that_wait_for_each_other() {
+    let blocking = [
+        "cuMemFree",
+        "cuMemFreeHost",
+        "cuMemUnmap",
+        "cuMemRelease",
+        "cuCtxSynchronize",
+        "cuStreamSynchronize",
+        "cuEventSynchronize",
+    ];
+    for is_plain in [false, true] {
+        under_every_schedule(|rig| {
+            let (desk, context) = (rig.desk(), rig.desk().context());
+            let config = Config::default().with_limit(16 * WHOLE);
+            let make = || match is_plain {
+                true => Allocator::with_source(context, config.clone(), plain(context)),
+                false => Allocator::new(context, config.clone()),
+            };
+            let [allocator, ending] = [0, 1].map(|_| make().expect("an allocator"));
+            let [home, user] = desk.streams();
+            drop(ending.allocate(&home, WHOLE).expect("memory"));
+            let cached = allocator.allocate(&home, 12 * WHOLE).expect("memory");
+            cached.record_stream(&user);
+            let pinned = PinnedMemory::allocate(context, 4096).expect("pinned memory");
+            let plain_memory = DeviceMemory::allocate(context, 4096).expect("memory");
+            // The first half runs, and waits for the second, which is not launched yet.
+            let gate = desk.hold(&user);
+            let calls = || blocking.map(|name| rig.calls_of(name));
+            let (forbidden, before) = (context.driver().forbid_blocking(), calls());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    drop(cached);
+                    let refused = allocator.allocate(&home, 10 * WHOLE).expect_err("no room");
+                    assert!(matches!(refused, AllocError::OutOfMemory(_)), "{refused}");
+                    assert_eq!(allocator.trim(u64::MAX), Ok(0));
+                    assert_eq!(allocator.empty_cache(), Ok(0));
+                    drop((ending, pinned, plain_memory));
+                });
+            });
+            assert_eq!(calls(), before, "of {blocking:?}");
+            drop(forbidden);
+            gate.open();
+            user.synchronize().expect("both halves end");
+            assert_eq!(allocator.empty_cache(), Ok(12 * WHOLE), "made up for");
+            let freed = ["cuMemFree", "cuMemFreeHost"].map(|name| rig.calls_of(name));
+            assert!(freed.iter().zip([before[0], before[1]]).all(|(now, then)| then < *now));
+        });
+    }
+}
+
+fn plain(context: &Context) -> Arc<dyn Source> {
+    Arc::new(PlainSource::new(context))
 }

@@ -157,6 +157,9 @@ impl Inner {
     /// false if nothing could be waited for.
     fn wait_on_host(&self, points: &[Point]) -> bool {
         let mut waited = false;
+        if self.context.is_blocking_forbidden() {
+            return waited;
+        }
         for point in points {
             let Some(order) = self.order_of(point.stream) else { continue };
             // The host that waits for a gate may be the one that opens it later (R5).

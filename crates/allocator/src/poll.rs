@@ -75,6 +75,9 @@ impl Inner {
 
     /// Blocks the host until every cached block is complete.
     pub(crate) fn synchronize_pending(&self) {
+        if self.context.is_blocking_forbidden() {
+            return;
+        }
         for point in self.all_pending() {
             if let Some(order) = self.order_of(point.stream) {
                 // What cannot be waited for stays pending, and is not given back.

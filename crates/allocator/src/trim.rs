@@ -39,6 +39,9 @@ impl Inner {
         may_trim: impl Fn(&ShardState) -> bool,
     ) -> Result<u64, SourceError> {
         let mut released = 0;
+        if self.context.is_blocking_forbidden() {
+            return Ok(released);
+        }
         for (_, shard) in self.shards.iter() {
             if wanted <= released {
                 break;

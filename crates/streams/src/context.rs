@@ -270,6 +270,12 @@ impl Context {
         self.core.raw.is_forked()
     }
 
+    /// Whether a guard of [`Driver::forbid_blocking`] lives. No driver call.
+    #[must_use]
+    pub fn is_blocking_forbidden(&self) -> bool {
+        self.core.raw.is_blocking_forbidden()
+    }
+
     /// How many errors only a destructor saw.
     #[must_use]
     pub fn silent_errors(&self) -> u64 {
@@ -338,6 +344,9 @@ impl Context {
     /// The driver's answer.
     #[track_caller]
     pub fn finish_destroyed_graphs(&self) -> Result<(), Error> {
+        if self.is_blocking_forbidden() {
+            return Ok(());
+        }
         loop {
             let fences = self.core.open_grave_fences();
             if fences.is_empty() {

@@ -7,7 +7,7 @@ use crate::driver::{Calls, DeviceHandle, DriverContext};
 use crate::error::{DriverError, Error};
 use crate::observe::{Observer, Watch};
 use crate::order::Registry;
-use crate::sync::{Arc, AtomicU64, Mutex, OnceLock, Ordering, Weak, lock};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, Weak, lock};
 
 /// A driver: the installed one, or a simulated one. Clones are the same driver. `Send`, `Sync`.
 #[derive(Debug, Clone)]
@@ -22,6 +22,18 @@ struct DriverInner {
     contexts: Mutex<Vec<Weak<ContextCore>>>,
     watch: Watch,
     next_id: AtomicU64,
+}
+
+/// Forbids calls that may wait for running work; see [`Driver::forbid_blocking`].
+#[derive(Debug)]
+pub struct NoBlocking {
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for NoBlocking {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Ids that we give where the driver has none count from here.
@@ -83,6 +95,22 @@ impl Driver {
                 next_id: AtomicU64::new(OWN_IDS),
             }),
         })
+    }
+
+    /// Until the guard is dropped, nothing here makes a call by its own choice that may wait for
+    /// running work: no cached memory is given back, no host waits for the device on behalf of a
+    /// request or a destructor. For the time between two launches that wait for each other on the
+    /// device, such as the two halves of a collective on two devices: a free in between may hang.
+    ///
+    /// A request that would need such a call fails for want of memory instead. Memory of
+    /// `cuMemAlloc` and pinned memory that is dropped meanwhile is freed by a later call; an
+    /// allocator that ends meanwhile leaves its memory to the driver. What the program itself asks
+    /// for by name, such as `synchronize`, is done. Guards add up, over all threads.
+    #[must_use = "blocking calls are allowed again when the guard is dropped"]
+    pub fn forbid_blocking(&self) -> NoBlocking {
+        let count = Arc::clone(self.inner.calls.forbidden());
+        count.fetch_add(1, Ordering::AcqRel);
+        NoBlocking { count }
     }
 
     /// The CUDA version the driver is for, as `1000 * major + 10 * minor`, if it told one.

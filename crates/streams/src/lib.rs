@@ -80,7 +80,7 @@ mod watch;
 
 pub use context::Context;
 pub use current::CurrentStream;
-pub use device::{Device, Driver};
+pub use device::{Device, Driver, NoBlocking};
 pub use driver::{BorrowPromises, DeviceOwner, ParameterValue, RawSpan, in_host_function};
 pub use error::{Code, DriverError, Error};
 pub use event::Event;

@@ -346,10 +346,16 @@ fn wait_all(uses: &Mutex<Vec<Submission>>) -> Result<(), Error> {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        let done = wait_all(&self.readers).and_then(|()| wait_all(&self.writers));
-        if let Some(raw) = self.raw.take()
-            && done.is_err()
-        {
+        let Some(raw) = self.raw.take() else { return };
+        let uses = [&self.readers, &self.writers];
+        // Where waiting is forbidden, memory that may still be in use is never given back.
+        let is_over = if raw.is_blocking_forbidden() {
+            let is_complete = |used: &Submission| used.order().is_complete(used.point());
+            uses.into_iter().all(|uses| lock(uses).iter().all(is_complete))
+        } else {
+            uses.into_iter().all(|uses| wait_all(uses).is_ok())
+        };
+        if !is_over {
             raw.leak();
         }
     }

@@ -8,7 +8,7 @@ use cuda_sys::{CUcontext, CUdevice, CUresult, CUstreamCaptureMode, Table};
 
 use super::{Calls, DeviceHandle, Handle, check, device_size, fork, in_host_function};
 use crate::error::{Code, DriverError, Error};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, lock};
 
 type Deferred = Box<dyn FnOnce(&DriverContext) -> CUresult + Send>;
 
@@ -29,14 +29,17 @@ pub(crate) struct DriverContext {
     has_deferred: AtomicBool,
     silent_errors: AtomicU64,
     calls: AtomicU64,
+    /// How many guards forbid calls that wait for running work.
+    forbidden: Arc<AtomicUsize>,
     /// Of which process it is, counted in forks.
     generation: u32,
 }
 
 impl DriverContext {
-    fn new(table: Arc<Table>, raw: CUcontext, device: CUdevice, primary: bool) -> Self {
+    fn new(calls: &Calls, raw: CUcontext, device: CUdevice, primary: bool) -> Self {
         Self {
-            table,
+            table: Arc::clone(calls.table()),
+            forbidden: Arc::clone(calls.forbidden()),
             raw: Handle(raw),
             device: DeviceHandle { raw: device },
             primary,
@@ -55,7 +58,7 @@ impl DriverContext {
         // SAFETY: the device was named by the driver, and the result is ours to write.
         let code = unsafe { calls.table().device_primary_ctx_retain()(&raw mut raw, device.raw) };
         check("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Self::new(Arc::clone(calls.table()), raw, device.raw, true))
+        Ok(Self::new(calls, raw, device.raw, true))
     }
 
     /// Takes a context that somebody else owns.
@@ -63,7 +66,7 @@ impl DriverContext {
     /// # Safety
     /// - `raw` is a live context and stays one for as long as the result lives.
     pub(crate) unsafe fn borrow(calls: &Calls, raw: CUcontext) -> Result<Self, Error> {
-        let mut context = Self::new(Arc::clone(calls.table()), raw, 0, false);
+        let mut context = Self::new(calls, raw, 0, false);
         let mut device: CUdevice = 0;
         {
             let _current = context.current()?;
@@ -133,10 +136,15 @@ impl DriverContext {
         if let Some(first) = self.first_error() {
             return Err(Error::ContextFailed { first });
         }
-        if self.has_deferred.load(Ordering::Acquire) {
+        if self.has_deferred.load(Ordering::Acquire) && !self.is_blocking_forbidden() {
             self.run_deferred();
         }
         Ok(())
+    }
+
+    /// Whether no call may be made now that waits for running work.
+    pub(crate) fn is_blocking_forbidden(&self) -> bool {
+        0 < self.forbidden.load(Ordering::Acquire)
     }
 
     /// The driver's answer as a `Result`; the first error of the lasting kind is kept.
@@ -157,12 +165,24 @@ impl DriverContext {
             return;
         }
         if in_host_function() {
-            lock(&self.deferred).push(Box::new(destroy));
-            self.has_deferred.store(true, Ordering::Release);
-            return;
+            return self.defer(destroy);
         }
         let _relaxed = self.relaxed();
         self.note_silently(destroy(self));
+    }
+
+    /// Frees memory by a call that may wait for all running work: now, or once that is allowed.
+    pub(super) fn dispose_memory(&self, free: impl FnOnce(&Self) -> CUresult + Send + 'static) {
+        if self.is_blocking_forbidden() && self.first_error().is_none() {
+            self.defer(free);
+        } else {
+            self.dispose(free);
+        }
+    }
+
+    fn defer(&self, destroy: impl FnOnce(&Self) -> CUresult + Send + 'static) {
+        lock(&self.deferred).push(Box::new(destroy));
+        self.has_deferred.store(true, Ordering::Release);
     }
 
     fn run_deferred(&self) {
@@ -280,7 +300,7 @@ impl Drop for DriverContext {
             // The driver may not be called here, and nobody is left to call it later.
             return;
         }
-        if self.first_error().is_none() {
+        if self.first_error().is_none() && !self.is_blocking_forbidden() {
             self.run_deferred();
         }
         // One that the driver does not know any more has no retain of ours left: what is retained

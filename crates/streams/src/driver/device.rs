@@ -6,12 +6,14 @@ use cuda_sys::{CUdevice, CUdevice_attribute, Table};
 
 use super::{check, device_size};
 use crate::error::{DriverError, Error};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicUsize};
 
 /// An initialised driver.
 #[derive(Debug, Clone)]
 pub(crate) struct Calls {
     table: Arc<Table>,
+    /// How many guards forbid calls that wait for running work.
+    forbidden: Arc<AtomicUsize>,
 }
 
 /// A device the driver has named.
@@ -26,11 +28,16 @@ impl Calls {
         let code = unsafe { table.init()(0) };
         check("cuInit", code)?;
         super::fork::watch();
-        Ok(Self { table })
+        Ok(Self { table, forbidden: Arc::default() })
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// How many guards forbid calls that wait for running work.
+    pub(crate) fn forbidden(&self) -> &Arc<AtomicUsize> {
+        &self.forbidden
     }
 
     pub(crate) fn device_count(&self) -> Result<u32, DriverError> {

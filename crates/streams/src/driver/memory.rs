@@ -41,6 +41,10 @@ impl DriverMemory {
     /// Gives the memory back. On a failed context this makes no call and succeeds (L4); after an
     /// error the memory is leaked, never freed twice.
     pub(crate) fn release(mut self) -> Result<(), Error> {
+        if self.context.is_blocking_forbidden() {
+            // The destructor puts it aside.
+            return Ok(());
+        }
         self.freed = true;
         if self.context.first_error().is_some() {
             return Ok(());
@@ -59,7 +63,8 @@ impl Drop for DriverMemory {
         if !self.freed {
             let address = self.address;
             // SAFETY: the address came from `cuMemAlloc` and this was its only owner.
-            self.context.dispose(move |context| unsafe { context.table().mem_free()(address) });
+            self.context
+                .dispose_memory(move |context| unsafe { context.table().mem_free()(address) });
         }
     }
 }
@@ -94,6 +99,11 @@ impl DriverHostMemory {
         self.leaked = true;
     }
 
+    /// Whether no call may be made now that waits for running work.
+    pub(crate) fn is_blocking_forbidden(&self) -> bool {
+        self.context.is_blocking_forbidden()
+    }
+
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.get()
     }
@@ -122,7 +132,7 @@ impl Drop for DriverHostMemory {
             return;
         }
         let start = self.start;
-        self.context.dispose(move |context| {
+        self.context.dispose_memory(move |context| {
             // SAFETY: the pointer came from `cuMemHostAlloc` and this was its only owner.
             unsafe { context.table().mem_free_host()(start.get().cast::<c_void>()) }
         });

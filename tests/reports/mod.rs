@@ -2,6 +2,7 @@
 //! went wrong, says where it was reported, and asserts what is right. The kind is what is tested,
 //! not the instance.
 
+mod checked;
 mod contexts;
 mod errors;
 mod events;

@@ -209,7 +209,10 @@ impl Inner {
             return true;
         }
         match throttle {
-            Throttle::Host => !order.is_gated() && !in_host_function(),
+            Throttle::Host => {
+                let is_allowed = !self.context.is_blocking_forbidden() && !in_host_function();
+                is_allowed && !order.is_gated()
+            }
             Throttle::Device => {
                 // The driver counts downwards: a lower priority is a greater number.
                 let is_lower = owner.priority() < order.priority();

@@ -12,10 +12,10 @@ use streams::memory::{DeviceMemory, PinnedMemory};
 use streams::{Context, StreamOptions};
 
 use super::{built, under_every_schedule};
-use random_programs::Chance;
 use crate::scenarios::rig::{Rig as _, WHOLE, take};
 use crate::simulated_rig::{context, contexts};
 use crate::stage::Stage;
+use random_programs::Chance;
 
 /// What a user does when memory is asked for; it may take locks and wait.
 type Hook = Box<dyn Fn() + Send + Sync>;

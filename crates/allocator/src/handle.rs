@@ -174,8 +174,15 @@ impl Block {
         else {
             return Ok(());
         };
-        let home = shard.with(|state| state.arena.at_mut(key.name.index()).home);
         self.inner.meet(order);
+        let home = shard.with(|state| {
+            let home = state.arena.at_mut(key.name.index()).home;
+            // The home may be a stream that has ended, and this the next one in its slot.
+            if home == state.slot && home == order.slot() && state.stream_id != order.id() {
+                self.inner.adopt(state, order);
+            }
+            home
+        });
         if home == order.slot() {
             return Ok(());
         }
@@ -183,21 +190,10 @@ impl Block {
         let old = known.ok_or(AllocError::ForeignStream { stream_id: order.id() })?;
         let point = old.position();
         wait_for(stream, &old, point)?;
-        shard.with(|state| {
-            let record = state.arena.at_mut(key.name.index());
-            record.home = order.slot();
-            // The old home is a stream like any other now. What it was given is kept in mind,
-            // although the new home comes after it: the free asks what is known.
-            let uses = record.uses_mut(&mut state.spare);
-            let place = uses.iter().position(|used| used.order.id() == old.id());
-            let place = place.unwrap_or_else(|| {
-                uses.push(UseRecord::new(old));
-                uses.len() - 1
-            });
-            if let Some(used) = uses.get_mut(place) {
-                sharpen(used, point);
-            }
-        });
+        shard.with(|state| state.arena.at_mut(key.name.index()).home = order.slot());
+        // The old home is a stream like any other now. What it was given is kept in mind, although
+        // the new home comes after it: the free asks what is known.
+        self.with_use(&old, |used| sharpen(used, point));
         let (place, address, stream) = (Location::caller(), self.address, order.id());
         self.inner.tell(Some(place), || What::Moved { address, stream });
         Ok(())

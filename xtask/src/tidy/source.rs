@@ -45,9 +45,14 @@ const UNSAFE_CRATES: &[&str] = &[
 ];
 
 /// Crates that keep their `unsafe` in one place and deny it elsewhere.
-const UNSAFE_IN_ONE_PLACE: &[&str] =
-    &["crates/streams/", "crates/allocator/", "crates/kernels/", "crates/cli/", "crates/patterns/",
-    "crates/random-programs/"];
+const UNSAFE_IN_ONE_PLACE: &[&str] = &[
+    "crates/streams/",
+    "crates/allocator/",
+    "crates/kernels/",
+    "crates/cli/",
+    "crates/patterns/",
+    "crates/random-programs/",
+];
 
 /// Where locks, atomics and threads come through `crate::sync` only.
 const BEHIND_THE_SYNC_DOOR: &[&str] = &["crates/streams/src/", "crates/allocator/src/"];

@@ -69,9 +69,14 @@ impl EarlyFrees {
             return;
         }
         page.heading("## Early frees on several streams");
-        page.sentence("A producer writes buffers, consumers on other streams read them, and each");
-        page.sentence("is freed as soon as that is queued. Times are on the device, the median of");
-        page.sentence("alternating rounds; memory is the worst round's.");
+        page.sentence(
+            "A producer writes buffers, consumers on other streams read them, and each is freed as \
+             soon as that is queued.",
+        );
+        page.sentence(
+            "Times are on the device, the median of alternating rounds; memory is the worst \
+             round's.",
+        );
         for reason in &self.absent {
             page.sentence(&format!("No other library was measured: {reason}."));
         }
@@ -119,8 +124,10 @@ impl EarlyFrees {
             return;
         }
         page.heading("### Same places");
-        page.sentence("Each pattern run again and again in a new allocator: how many different");
-        page.sentence("sequences of segment and offset its buffers had.");
+        page.sentence(
+            "Each pattern run again and again, in a new allocator each time: how many different \
+             sequences of segment and offset its buffers had.",
+        );
         let fields = ["pattern", "policy", "runs", "allocations", "distinct"];
         let rows: Vec<Vec<String>> = self
             .places

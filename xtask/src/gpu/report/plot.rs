@@ -13,6 +13,8 @@ const DEFAULT: RGBColor = RGBColor(200, 40, 40);
 /// What is left free around the points.
 const MARGIN: f64 = 1.25;
 const MARGIN_TIME: f64 = 0.06;
+/// About how wide a letter of a name is, in pixels.
+const LETTER_WIDTH: i32 = 7;
 
 /// One measured way.
 pub(super) struct Point {
@@ -41,7 +43,7 @@ fn draw_into(
     let (least_time, most_time) = ends(points.iter().map(|point| point.milliseconds));
     let height = (most_time - least_time).max(least_time * MARGIN_TIME);
     let memory = (least_memory / MARGIN..most_memory * MARGIN * MARGIN).log_scale();
-    let time = least_time - height * MARGIN_TIME * 2.0..most_time + height * MARGIN_TIME * 2.0;
+    let time = least_time - height * MARGIN_TIME..most_time + height * MARGIN_TIME * 5.0;
     let mut chart = ChartBuilder::on(&area)
         .caption(format!("{pattern}: time against memory"), ("sans-serif", 20))
         .margin(12)
@@ -67,13 +69,13 @@ fn draw_into(
         .draw_series(line)?
         .label("a bound alone, by hand")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], CURVE.stroke_width(2)));
-    for (name, point) in points.iter().filter_map(|point| point.name.as_ref().zip(Some(point))) {
+    for (point, label) in labels(points) {
         let (color, radius) = if point.is_default { (DEFAULT, 6) } else { (OTHERS, 4) };
-        let label = if point.is_default { format!("{name} (default)") } else { name.clone() };
         let font = ("sans-serif", 13).into_font().color(&color);
         let mark = EmptyElement::at((point.mebibytes, point.milliseconds))
             + Circle::new((0, 0), radius, color.filled())
-            + Text::new(label, (8, -14), font);
+            + PathElement::new([(0, 0), (label.right.min(0) / 8, label.down + 12)], color.mix(0.4))
+            + Text::new(label.text, (label.right, label.down), font);
         chart.draw_series([mark])?;
     }
     chart
@@ -83,6 +85,30 @@ fn draw_into(
         .draw()?;
     area.present()?;
     Ok(())
+}
+
+/// The name of a point and where it stands beside it, in pixels.
+struct Label {
+    text: String,
+    right: i32,
+    down: i32,
+}
+
+/// Names at four heights in turn, so that neighbours do not cover each other; in the right part of
+/// the plot to the left of their points.
+fn labels(points: &[Point]) -> Vec<(&Point, Label)> {
+    let mut named: Vec<&Point> = points.iter().filter(|point| point.name.is_some()).collect();
+    named.sort_by(|left, right| left.mebibytes.total_cmp(&right.mebibytes));
+    let most = named.last().map_or(0.0, |point| point.mebibytes);
+    let downs = [-26, -44, -62, -80].into_iter().cycle();
+    let label = |(point, down): (&'_ Point, i32)| {
+        let name = point.name.clone().unwrap_or_default();
+        let text = if point.is_default { format!("{name} (default)") } else { name };
+        let is_right = most < point.mebibytes * 3.0;
+        let width = i32::try_from(text.len()).unwrap_or(0) * LETTER_WIDTH;
+        Label { text, right: if is_right { -width } else { 6 }, down }
+    };
+    named.iter().zip(downs).map(|(point, down)| (*point, label((point, down)))).collect()
 }
 
 /// The least and the most; both 1 where there is none.

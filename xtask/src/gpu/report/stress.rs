@@ -27,8 +27,11 @@ pub(super) fn section(page: &mut Page, runs: &[TestRun]) {
         return;
     }
     page.heading("## Stress");
-    page.sentence("Eight streams hand blocks to each other; each word that a user finds changed");
-    page.sentence("is a mismatch. The controls leave one check out and must lose words.");
+    page.sentence(
+        "Eight streams hand blocks to each other; each word that a user finds changed is a \
+         mismatch.",
+    );
+    page.sentence("The controls leave one check out and must lose words.");
     let columns = [
         words("test"),
         words("left out"),

@@ -183,8 +183,9 @@ impl Inner {
 }
 
 impl ShardState {
-    /// The first half of a free, under the lock.
-    #[inline]
+    /// The first half of a free, under the lock. Always in line: a call of it costs a cached pair
+    /// a tenth of its instructions.
+    #[inline(always)]
     fn begin_free(&mut self, key: BlockKey, expected: State, is_raw: bool) -> Plan {
         let Some(record) = self.arena.get_mut(key.name.index()) else { return Plan::Missing };
         let same = record.generation == key.name.generation() && record.state == expected;

@@ -63,11 +63,13 @@ impl<'a, T> DeviceView<'a, T> {
     ///
     /// # Errors
     /// The stream captures, as a graph would have to hold the memory; or it is one of another
-    /// context or driver.
+    /// driver.
     #[track_caller]
     pub fn lend(self, stream: &Stream) -> Result<Lent<'a>, Error> {
         let block = self.block();
-        block.check_stream(stream)?;
+        if !block.may_be_used_on(stream) {
+            return Err(streams::Error::OtherDriver.into());
+        }
         if stream.order().is_capturing() {
             return Err(streams::Error::Capturing { stream: stream.id() }.into());
         }

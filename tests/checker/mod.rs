@@ -15,7 +15,7 @@ use crate::scenarios::raw::uncounted;
 /// How many words a buffer has.
 pub const WORDS: usize = 1 << 16;
 /// How long a stream is busy that is to be busy for a while.
-const BUSY_NANOSECONDS: u64 = 5_000_000;
+const BUSY_NANOSECONDS: u64 = 10_000_000;
 
 /// A program with a fault.
 pub struct Planted {
@@ -40,7 +40,10 @@ impl Stage {
         let kernels = Kernels::load(runtime.context()).expect("the kernels load");
         let stream = |_| runtime.create_stream().expect("a stream");
         let streams = std::array::from_fn(stream);
-        Self { kernels, streams, runtime }
+        let stage = Self { kernels, streams, runtime };
+        // Nothing that a program queues is done before the program has ended.
+        stage.streams.iter().for_each(|stream| stage.busy(stream));
+        stage
     }
 
     /// A buffer of words for a stream.

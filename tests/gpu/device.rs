@@ -1,7 +1,9 @@
 //! The device that the tests run on: a GPU, or the simulated one for a rehearsal.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use checker::Checker;
 use cuda_sim::Schedule;
 use streams::{DeviceSpan, Driver};
 
@@ -31,6 +33,21 @@ pub fn open() -> Box<dyn Rig> {
     let device = driver.device(0).expect("these tests need a GPU");
     let context = device.primary_context().expect("a context");
     Box::new(Hardware { desk: Desk::new(&context) })
+}
+
+/// The same with a checker that watches.
+///
+/// # Panics
+/// There is no GPU.
+pub fn open_checked(checker: &Arc<Checker>) -> Box<dyn Rig> {
+    if is_simulated() {
+        return Box::new(SimulatedRig::checked_by(Schedule::Timed, checker));
+    }
+    let driver = Driver::load_observed(Arc::<Checker>::clone(checker));
+    let driver = driver.expect("these tests need a GPU");
+    let device = driver.device(0).expect("these tests need a GPU");
+    let context = device.primary_context().expect("a context");
+    Box::new(Hardware { desk: Desk::checked(&context, Arc::clone(checker)) })
 }
 
 /// A GPU. Nobody watches blocks there but the words in them.

@@ -9,7 +9,10 @@
 #![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 
+mod checked;
 mod device;
+#[path = "../checker/mod.rs"]
+mod planted_faults;
 #[macro_use]
 #[path = "../scenarios/mod.rs"]
 mod scenarios;

@@ -2,6 +2,7 @@
 
 use allocator::{Config, Sabotage};
 
+use crate::checked;
 use crate::device;
 use crate::scenarios::{
     self,
@@ -29,7 +30,12 @@ pub fn names() -> Vec<String> {
     let scenarios = scenarios::ALL.iter().map(|(name, _)| String::from(*name));
     let controls = controls().map(|(name, _)| name);
     let broken = BROKEN_STRESS.iter().map(|(name, _)| String::from(*name));
-    scenarios.chain(controls).chain([String::from(STRESS)]).chain(broken).collect()
+    scenarios
+        .chain(controls)
+        .chain(checked::names())
+        .chain([String::from(STRESS)])
+        .chain(broken)
+        .collect()
 }
 
 /// Runs one test in this process.
@@ -43,6 +49,8 @@ pub fn run(name: &str) {
         assert_eq!(rig.desk().mismatches(), 0, "words were lost");
     } else if let Some((_, control)) = controls().find(|(known, _)| known == name) {
         check(control);
+    } else if checked::run(name) {
+        println!("{name}: as it should be");
     } else if name == STRESS {
         stress::is_clean();
     } else if let Some((_, sabotage)) = BROKEN_STRESS.iter().find(|(known, _)| *known == name) {

@@ -66,15 +66,20 @@ impl SimulatedRig {
 
     /// A rig on an H200 under a schedule, and a checker that watches it.
     pub fn checked(schedule: Schedule) -> (Self, Arc<Checker>) {
-        let machine = machine(schedule, DeviceProfile::h200());
         let checker = Arc::new(Checker::new());
-        let observer = Arc::<Checker>::clone(&checker);
+        (Self::checked_by(schedule, &checker), checker)
+    }
+
+    /// A rig on an H200 under a schedule that this checker watches.
+    pub fn checked_by(schedule: Schedule, checker: &Arc<Checker>) -> Self {
+        let machine = machine(schedule, DeviceProfile::h200());
+        let observer = Arc::<Checker>::clone(checker);
         let driver = Driver::from_table_observed(machine.table(), observer);
         let device = driver.expect("the simulated driver starts").device(0).expect("a device");
         let context = device.primary_context().expect("a context");
-        let desk = Desk::checked(&context, Arc::clone(&checker));
+        let desk = Desk::checked(&context, Arc::clone(checker));
         let judge = desk.stream();
-        (Self { desk, judge, probed: RefCell::default(), machine }, checker)
+        Self { desk, judge, probed: RefCell::default(), machine }
     }
 
     /// The machine.

@@ -90,7 +90,8 @@ impl Judge {
                     address,
                     size,
                     requested,
-                    home: stream,
+                    moved_to: stream.into(),
+                    made_for: stream,
                     home_ordinal: self.timeline.ordinal(stream),
                     step,
                     is_complete: capturing,
@@ -108,6 +109,7 @@ impl Judge {
                 };
                 self.memory.tell(address, stream, said);
             }
+            MemoryWhat::Moved { address, stream } => self.memory.move_to(address, stream),
             MemoryWhat::Held { address } => self.memory.hold(address),
             MemoryWhat::HoldEnded { address } => self.memory.end_hold(address),
             MemoryWhat::Freed { address, .. } => self.free(address, place),
@@ -251,12 +253,12 @@ impl Judge {
                 (Some(self.deed(&trace.act)), wait_remedy(user, trace.act.stream, line))
             }
             Wrong::BeforeAllocation(block) => {
-                (Some(self.hand_out_of(block)), wait_remedy(user, block.home, line))
+                (Some(self.hand_out_of(block)), wait_remedy(user, block.made_for, line))
             }
             Wrong::AfterFree(freed) => {
                 let free = Deed {
                     what: "free".to_owned(),
-                    stream: self.stream(freed.block.home),
+                    stream: self.stream(freed.block.home()),
                     line: Line(freed.place),
                     replayed: None,
                 };
@@ -302,7 +304,7 @@ impl Judge {
             let fine = if block.is_complete {
                 self.timeline.is_complete(stream, ordinal)
             } else {
-                self.timeline.is_before(stream, ordinal, block.home)
+                self.timeline.is_before(stream, ordinal, block.home())
             };
             !fine && !trace.act.is_blamed()
         });
@@ -340,16 +342,16 @@ impl Judge {
 
     fn free(&mut self, address: u64, place: Option<Place>) {
         let Some((block, untold)) = self.memory.free(address, place) else { return };
-        self.timeline.join_implied(block.home);
+        self.timeline.join_implied(block.home());
         for act in untold {
-            if self.timeline.is_before(act.stream, act.ordinal, block.home) || act.is_blamed() {
+            if self.timeline.is_before(act.stream, act.ordinal, block.home()) || act.is_blamed() {
                 continue;
             }
             act.blame();
-            let uncovered = self.missed_by_wait(&act, block.home);
+            let uncovered = self.missed_by_wait(&act, block.home());
             let kind = if uncovered.is_some() { Kind::WrongEvent } else { Kind::UntoldUse };
             let line = Line(place);
-            let (user, home) = (act.stream, block.home);
+            let (user, home) = (act.stream, block.home());
             let remedy = format!(
                 "record_stream(&stream {user}) on the buffer, or stream {home}.wait_stream(&stream \
                  {user}), before {line}"
@@ -382,13 +384,13 @@ impl Judge {
             size: block.size,
             requested: block.requested,
             allocated: Line(block.place),
-            home: self.stream(block.home),
+            home: self.stream(block.home()),
         }
     }
 
     fn hand_out_of(&self, block: &BlockSeen) -> Deed {
         let (what, line) = ("allocation".to_owned(), Line(block.place));
-        Deed { what, stream: self.stream(block.home), line, replayed: None }
+        Deed { what, stream: self.stream(block.made_for), line, replayed: None }
     }
 
     fn deed(&self, act: &Act) -> Deed {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use allocator::observe::ServedStep;
 use streams::Access;
@@ -21,13 +21,22 @@ pub(crate) struct BlockSeen {
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(crate) requested: u64,
+    /// The stream that frees it.
+    pub(crate) moved_to: AtomicU64,
     /// The stream it was handed out for, and how far that was.
-    pub(crate) home: u64,
+    pub(crate) made_for: u64,
     pub(crate) home_ordinal: u64,
     pub(crate) step: ServedStep,
     /// It was handed out in a capture: nobody may be using it.
     pub(crate) is_complete: bool,
     pub(crate) place: Option<Place>,
+}
+
+impl BlockSeen {
+    /// The stream that frees it.
+    pub(crate) fn home(&self) -> u64 {
+        self.moved_to.load(Ordering::Relaxed)
+    }
 }
 
 /// One operation's use of memory.
@@ -192,6 +201,13 @@ impl Memory {
         }
     }
 
+    /// A block goes over to another stream, which waited for its home; the home's uses are told.
+    pub(crate) fn move_to(&mut self, address: u64, stream: u64) {
+        let Some(live) = self.live.get_mut(&address) else { return };
+        let left = live.block.moved_to.swap(stream, Ordering::Relaxed);
+        live.told.entry(left).or_default().untold = None;
+    }
+
     pub(crate) fn hold(&mut self, address: u64) {
         if let Some(live) = self.live.get_mut(&address) {
             live.holds += 1;
@@ -296,7 +312,7 @@ impl Memory {
         let mut all_know = true;
         for owner in owners {
             let Some(live) = self.live.get_mut(&owner) else { continue };
-            let is_home = live.block.home == act.stream;
+            let is_home = live.block.home() == act.stream;
             let told = live.told.entry(act.stream).or_default();
             let knows = 0 < told.open || act.is_replayed;
             if !knows && !is_home {
@@ -361,7 +377,7 @@ pub(crate) enum Said {
 fn is_after_allocation(block: &BlockSeen, act: &Act, timeline: &Timeline) -> bool {
     block.is_complete
         || block.step == ServedStep::Growth
-        || timeline.is_before(block.home, block.home_ordinal, act.stream)
+        || timeline.is_before(block.made_for, block.home_ordinal, act.stream)
 }
 
 /// Whether a read finds only what was written for earlier blocks.

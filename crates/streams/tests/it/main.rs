@@ -14,7 +14,6 @@ mod controls;
 mod events;
 mod fences;
 mod gates;
-mod host_memory;
 mod litmus;
 mod memory;
 mod observe;

@@ -86,8 +86,8 @@ pub struct Touch {
 pub enum Maker {
     /// The program.
     Program,
-    /// A library for itself: a fence, or a wait that an allocator inserted.
-    Library,
+    /// The allocator, for itself.
+    Allocator,
 }
 
 /// How a use was announced.
@@ -306,6 +306,8 @@ pub enum Item {
     },
     /// Memory came from the device, or went back.
     Segment {
+        /// The stream it came for.
+        stream: StreamNumber,
         /// Where it begins.
         address: u64,
         /// How long it is.

@@ -1,6 +1,7 @@
 //! The one place that composes driver, device, source and allocator.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use allocator::{Allocator, Bound, Config, PlainSource, Policy, Source, SourceError, VmmSource};
@@ -9,6 +10,7 @@ use streams::{Context, Driver};
 use crate::checking::Checking;
 use crate::error::OpenError;
 use crate::observers::{Observer, Observers};
+use crate::recorder::{Clock, RecordSettings, Recorder};
 use crate::runtime::{Origin, Runtime};
 #[cfg(feature = "sim")]
 use crate::simulation::Simulation;
@@ -53,6 +55,7 @@ pub struct Builder {
     source: SourceChoice,
     observers: Observers,
     checked: bool,
+    record: RecordSettings,
     #[cfg(feature = "sim")]
     simulation: Simulation,
 }
@@ -150,14 +153,26 @@ impl Builder {
         self
     }
 
-    /// The same settings, with the checker among the observers if it is wanted.
-    fn with_checking(&self) -> (Self, Option<Checking>) {
-        let mut wired = self.clone();
-        let checking = Checking::wanted(self.checked);
-        if let Some(checking) = &checking {
-            wired.observers.add(checking.checker());
-        }
-        (wired, checking)
+    /// Records what the runtime does to a stream trace at `path`, in place of what is there:
+    /// operations, allocations, uses, records, waits, with their places in the source.
+    ///
+    /// The trace is complete when the last clone of the runtime is dropped, or by
+    /// [`Runtime::finish_recording`]. Without this, the environment variable `WELLSPRING_RECORD`
+    /// names the file ([`crate::RECORD_VARIABLE`]); further runtimes of the process record to files
+    /// with `.2`, `.3` and so on behind that name.
+    ///
+    /// As for [`Builder::observer`], a recorded runtime opens the driver anew, and of a context
+    /// that is open already only the memory is recorded.
+    pub fn record_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record.path = Some(path.into());
+        self
+    }
+
+    /// Records without device times: without a timing event behind each operation. Advice needs
+    /// them.
+    pub fn record_without_times(mut self) -> Self {
+        self.record.without_times = true;
+        self
     }
 
     /// The machine to make where a simulated device is opened.
@@ -172,13 +187,13 @@ impl Builder {
     /// # Errors
     /// What is missing: the driver, an entry point of it, the device, or what the source needs.
     pub fn open(&self) -> Result<Runtime, OpenError> {
-        let (wired, checking) = self.with_checking();
-        let loaded = match wired.observers.of_order() {
+        let watch = self.watch(Clock::host())?;
+        let loaded = match watch.observers.of_order() {
             None => Driver::load(),
             Some(observer) => Driver::load_observed(observer),
         };
         let driver = loaded.map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
-        wired.open_driver(&driver, Origin::Gpu, checking)
+        self.open_driver(&driver, Origin::Gpu, watch)
     }
 
     /// Builds a runtime in a context that is open already, for example a borrowed one.
@@ -186,7 +201,11 @@ impl Builder {
     /// # Errors
     /// What the source needs is missing, or the driver's answer.
     pub fn open_in(&self, context: &Context) -> Result<Runtime, OpenError> {
-        self.compose(context, Origin::Gpu, None)
+        let mut watch = Watch::of(&self.observers);
+        if let Some(path) = &self.record.path {
+            watch.add_recorder(Recorder::create(path, Clock::host(), false)?);
+        }
+        self.compose(context, Origin::Gpu, watch)
     }
 
     /// Makes a simulated machine and opens its device.
@@ -233,21 +252,34 @@ impl Builder {
         reason: Option<OpenError>,
     ) -> Result<Runtime, OpenError> {
         kernels::simulated::register(machine);
-        let (wired, checking) = self.with_checking();
-        let opened = match wired.observers.of_order() {
+        let watch = self.watch(Clock::of_machine(machine))?;
+        let opened = match watch.observers.of_order() {
             None => Driver::from_table(machine.table()),
             Some(observer) => Driver::from_table_observed(machine.table(), observer),
         };
         let driver = opened.map_err(|cause| OpenError::from_driver(self.ordinal, 0, cause))?;
-        let origin = Origin::Simulated { machine: machine.clone(), reason };
-        wired.open_driver(&driver, origin, checking)
+        self.open_driver(&driver, Origin::Simulated { machine: machine.clone(), reason }, watch)
+    }
+
+    /// Everybody who is to be told: the observers, the checker and the recorder, if they are
+    /// wanted.
+    fn watch(&self, clock: Clock) -> Result<Watch, OpenError> {
+        let mut watch = Watch::of(&self.observers);
+        watch.checking = Checking::wanted(self.checked);
+        if let Some(checking) = &watch.checking {
+            watch.observers.add(checking.checker());
+        }
+        if let Some(path) = self.record.file() {
+            watch.add_recorder(Recorder::create(&path, clock, !self.record.without_times)?);
+        }
+        Ok(watch)
     }
 
     fn open_driver(
         &self,
         driver: &Driver,
         origin: Origin,
-        checking: Option<Checking>,
+        watch: Watch,
     ) -> Result<Runtime, OpenError> {
         let ordinal = self.ordinal;
         let failed = |count| move |cause| OpenError::from_driver(ordinal, count, cause);
@@ -257,25 +289,31 @@ impl Builder {
         }
         let device = driver.device(ordinal).map_err(failed(count))?;
         let context = device.primary_context().map_err(failed(count))?;
-        self.compose(&context, origin, checking)
+        self.compose(&context, origin, watch)
     }
 
     fn compose(
         &self,
         context: &Context,
         origin: Origin,
-        checking: Option<Checking>,
+        watch: Watch,
     ) -> Result<Runtime, OpenError> {
+        let allocator = self.allocator(context, &watch)?;
+        let ordinal = context.device().ordinal();
+        Runtime::assemble(allocator, origin, watch)
+            .map_err(|cause| OpenError::Driver { ordinal, cause })
+    }
+
+    fn allocator(&self, context: &Context, watch: &Watch) -> Result<Allocator, OpenError> {
         let ordinal = context.device().ordinal();
         let of_driver = |cause| OpenError::Driver { ordinal, cause };
         let config = self.config.clone();
         let source: Arc<dyn Source> = match &self.source {
             SourceChoice::Best => {
-                let allocator = match self.observers.of_memory() {
+                return Ok(match watch.observers.of_memory() {
                     None => Allocator::new(context, config)?,
                     Some(observer) => Allocator::new_observed(context, config, observer)?,
-                };
-                return Runtime::assemble(allocator, origin, checking).map_err(of_driver);
+                });
             }
             SourceChoice::Plain => Arc::new(PlainSource::new(context)),
             SourceChoice::Vmm => {
@@ -286,11 +324,29 @@ impl Builder {
                 make(context).map_err(|error| OpenError::from_source(ordinal, error))?
             }
         };
-        let allocator = match self.observers.of_memory() {
+        Ok(match watch.observers.of_memory() {
             None => Allocator::with_source(context, config, source)?,
             Some(observer) => Allocator::with_source_observed(context, config, source, observer)?,
-        };
-        Runtime::assemble(allocator, origin, checking).map_err(of_driver)
+        })
+    }
+}
+
+/// Who is told what one runtime does.
+pub(crate) struct Watch {
+    observers: Observers,
+    pub(crate) checking: Option<Checking>,
+    pub(crate) recorder: Option<Arc<Recorder>>,
+}
+
+impl Watch {
+    fn of(observers: &Observers) -> Self {
+        Self { observers: observers.clone(), checking: None, recorder: None }
+    }
+
+    fn add_recorder(&mut self, recorder: Recorder) {
+        let recorder = Arc::new(recorder);
+        self.observers.add(&recorder);
+        self.recorder = Some(recorder);
     }
 }
 
@@ -312,6 +368,7 @@ impl fmt::Debug for Builder {
             .field("config", &self.config)
             .field("source", &self.source)
             .field("observers", &self.observers)
+            .field("record", &self.record)
             .finish()
     }
 }

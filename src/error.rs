@@ -43,6 +43,14 @@ pub enum OpenError {
         /// What was written.
         text: String,
     },
+    /// Name another file: this one cannot be recorded to.
+    #[error("the run cannot be recorded to {path}: {kind}")]
+    Record {
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        kind: std::io::ErrorKind,
+    },
     /// Turn the feature `sim` on: this build has no simulated device.
     #[error("this build has no simulated device: turn the feature `sim` on")]
     NoSimulator,

@@ -63,13 +63,11 @@ impl<'a, T> DeviceView<'a, T> {
     ///
     /// # Errors
     /// The stream captures, as a graph would have to hold the memory; or it is one of another
-    /// driver.
+    /// context or driver.
     #[track_caller]
     pub fn lend(self, stream: &Stream) -> Result<Lent<'a>, Error> {
         let block = self.block();
-        if !block.may_be_used_on(stream) {
-            return Err(streams::Error::OtherDriver.into());
-        }
+        block.check_stream(stream)?;
         if stream.order().is_capturing() {
             return Err(streams::Error::Capturing { stream: stream.id() }.into());
         }

@@ -92,6 +92,7 @@ mod lend;
 mod observers;
 mod pattern;
 mod pinned;
+mod recorder;
 mod runtime;
 #[cfg(feature = "sim")]
 mod simulation;
@@ -107,6 +108,7 @@ pub use error::{Error, OpenError};
 pub use lend::Lent;
 pub use observers::Observer;
 pub use pinned::PinnedBuffer;
+pub use recorder::RECORD_VARIABLE;
 pub use runtime::{DeviceKind, Runtime, open, open_device};
 #[cfg(feature = "sim")]
 pub use runtime::{open_or_simulated, simulated};

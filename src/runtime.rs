@@ -1,6 +1,8 @@
 //! An opened device with its allocator: a GPU, or a simulated one that says so.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use allocator::{Allocator, Config, Pool, Stats};
@@ -8,8 +10,10 @@ use checker::Checker;
 use streams::{Context, Device, Driver, Module, Stream, StreamOptions};
 
 use crate::builder::Builder;
+use crate::builder::Watch;
 use crate::checking::Checking;
 use crate::error::{Error, OpenError};
+use crate::recorder::Recorder;
 
 /// Opens GPU 0 with the default settings.
 ///
@@ -114,6 +118,7 @@ pub struct Runtime {
 struct Inner {
     allocator: Allocator,
     device_name: String,
+    recorder: Option<Arc<Recorder>>,
     /// After the allocator: what happens at its end is checked too.
     checking: Option<Checking>,
     /// Last: a simulated machine goes after the context that lies in it.
@@ -126,6 +131,16 @@ impl Drop for Inner {
     /// all of it alive.
     fn drop(&mut self) {
         let _still_held = self.allocator.context().finish_destroyed_graphs();
+        // Nobody is left to be told why a trace could not be finished.
+        let _written = self.finish_recording();
+    }
+}
+
+impl Inner {
+    fn finish_recording(&self) -> io::Result<()> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        self.allocator.context().tell_times();
+        recorder.finish(&self.allocator.stats())
     }
 }
 
@@ -133,10 +148,32 @@ impl Runtime {
     pub(crate) fn assemble(
         allocator: Allocator,
         origin: Origin,
-        checking: Option<Checking>,
+        watch: Watch,
     ) -> Result<Self, streams::Error> {
+        let Watch { recorder, checking, .. } = watch;
         let device_name = allocator.context().device().name()?;
-        Ok(Self { inner: Arc::new(Inner { allocator, device_name, checking, origin }) })
+        if let Some(recorder) = &recorder {
+            recorder.set("device", &device_name);
+            recorder.set("policy", &format!("{:?}", allocator.config().policy));
+            recorder.set("source", allocator.source_name());
+        }
+        Ok(Self { inner: Arc::new(Inner { allocator, device_name, recorder, checking, origin }) })
+    }
+
+    /// Where the runtime records itself, if it does: see [`Builder::record_to`].
+    #[must_use]
+    pub fn recording_path(&self) -> Option<&Path> {
+        self.inner.recorder.as_ref().map(|recorder| recorder.path())
+    }
+
+    /// Ends the trace that the runtime records, if it does: what happens from now on is not in it.
+    /// A drop of the last clone does the same, but cannot say what went wrong. Operations that have
+    /// not ended by then have no device time in it: synchronize before.
+    ///
+    /// # Errors
+    /// The trace could not be written; the operating system's reason, whenever it came.
+    pub fn finish_recording(&self) -> io::Result<()> {
+        self.inner.finish_recording()
     }
 
     /// The driver.

@@ -30,16 +30,14 @@ impl DeviceBytes for Block {
 // never change. Until the block is freed it is given to nobody else; after that, by the protocol at
 // the crate's root, not before every recorded use is known ordered before the next one or complete,
 // and neither given back nor reused while it is held. `begin_use` counts the whole stream, and
-// `end_use` alone says less; a stream for which uses cannot be counted is refused.
+// `end_use` alone says less; a stream of another context is refused.
 unsafe impl DeviceOwner for Block {
     fn span(&self) -> DeviceSpan {
         DeviceSpan { address: self.address(), bytes: self.size() }
     }
 
     fn begin_use(&self, stream: &Stream, _: Access) -> Result<UseTicket, Error> {
-        if !stream.order().shares_driver_with(self.context()) {
-            return Err(Error::OtherDriver);
-        }
+        self.check_stream(stream)?;
         self.with_use(stream.order(), |used| used.open_count += 1);
         self.tell_use(stream.order(), UseKind::Begun, Location::caller());
         Ok(UseTicket::default())

@@ -150,10 +150,21 @@ impl Block {
         OpenUse { block: self, order: stream.order().clone() }
     }
 
-    /// Whether uses on `stream` can be counted: it is one of the same driver.
-    #[must_use]
-    pub fn may_be_used_on(&self, stream: &Stream) -> bool {
-        stream.order().shares_driver_with(self.context())
+    /// Checks that work on `stream` can use the block, and its use be counted: the stream is one of
+    /// the block's own context.
+    ///
+    /// # Errors
+    /// It is one of another context or driver.
+    pub fn check_stream(&self, stream: &Stream) -> Result<(), streams::Error> {
+        let context = self.context();
+        if stream.order().is_in(context) {
+            return Ok(());
+        }
+        if !stream.order().shares_driver_with(context) {
+            return Err(streams::Error::OtherDriver);
+        }
+        let (expected, found) = (context.id(), stream.order().context_id());
+        Err(streams::Error::OtherContext { expected, found })
     }
 
     /// Makes `stream` the home: the block is ready for the next operation there, and freed in its

@@ -192,6 +192,7 @@ impl Context {
         for stream in self.core.times.streams() {
             self.core.times.tell_ended(stream, usize::MAX, &mut |what| watch.tell(None, || what));
         }
+        self.core.times.forget_gone();
     }
 
     pub(crate) fn from_core(core: Arc<ContextCore>) -> Self {

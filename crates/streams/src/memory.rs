@@ -360,3 +360,30 @@ impl Drop for PinnedMemory {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::{keep_last, lock};
+    use crate::sync::Mutex;
+    use crate::{Driver, StreamOptions};
+
+    /// Was: the use that was reported last was kept, so that of two threads that copy from one
+    /// piece of memory the slower one could take the other's later use away, and the host could
+    /// write under it.
+    #[test]
+    fn of_two_uses_on_a_stream_the_later_one_is_waited_for_whoever_reports_first() {
+        let machine = cuda_sim::Machine::builder().build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = context.create_stream(StreamOptions::default()).unwrap();
+        let [early, late] = [(); 2].map(|()| stream.launch_host_function(|| ()).unwrap());
+        for reported in [[&early, &late], [&late, &early]] {
+            let uses = Mutex::default();
+            reported.into_iter().for_each(|submission| keep_last(&uses, submission));
+            let kept: Vec<_> = lock(&uses).iter().map(|submission| submission.point()).collect();
+            assert_eq!(kept, [late.point()]);
+        }
+        stream.synchronize().unwrap();
+    }
+}

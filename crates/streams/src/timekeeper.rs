@@ -28,6 +28,8 @@ const REFERENCE_AGE: Duration = Duration::from_millis(500);
 pub(crate) struct Timekeeper {
     origin: Mutex<Option<Arc<DriverEvent>>>,
     streams: Mutex<BTreeMap<u64, Marks>>,
+    /// Streams that are gone, some of whose operations may not have ended.
+    gone: Mutex<VecDeque<u64>>,
     spare: Mutex<Vec<DriverEvent>>,
 }
 
@@ -89,7 +91,21 @@ impl StreamCore {
             })
             .waiting
             .push_back((ordinal, event));
-        self.times().tell_ended(stream, ASKED_MAX, &mut |what| self.watch().tell(None, || what));
+        let tell = &mut |what| self.watch().tell(None, || what);
+        self.times().tell_ended(stream, ASKED_MAX, tell);
+        let gone = lock(&self.times().gone).pop_front();
+        if let Some(gone) = gone {
+            self.times().tell_ended(gone, ASKED_MAX, tell);
+            lock(&self.times().gone).push_back(gone);
+            self.times().forget_gone();
+        }
+    }
+
+    /// The stream takes no more work, so that its marks can go when they have passed.
+    pub(crate) fn end_marks(&self) {
+        if self.watch().wants_times() {
+            lock(&self.times().gone).push_back(self.traits().id);
+        }
     }
 }
 
@@ -97,6 +113,19 @@ impl Timekeeper {
     /// The streams that have marks.
     pub(crate) fn streams(&self) -> Vec<u64> {
         lock(&self.streams).keys().copied().collect()
+    }
+
+    /// Lets go of streams that are gone and all of whose operations have ended.
+    pub(crate) fn forget_gone(&self) {
+        let gone = std::mem::take(&mut *lock(&self.gone));
+        let (over, open): (Vec<u64>, Vec<u64>) = gone.into_iter().partition(|stream| {
+            lock(&self.streams).get(stream).is_none_or(|marks| marks.waiting.is_empty())
+        });
+        let left: Vec<Marks> =
+            over.iter().filter_map(|stream| lock(&self.streams).remove(stream)).collect();
+        lock(&self.gone).extend(open);
+        // Without a lock: their events are destroyed.
+        drop(left);
     }
 
     /// Tells of up to so many operations of a stream that have ended.

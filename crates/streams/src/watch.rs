@@ -76,6 +76,7 @@ impl StreamCore {
     pub(crate) fn tell_retired(&self) {
         let stream = self.traits().id;
         self.watch().tell(None, || What::StreamRetired { stream });
+        self.end_marks();
     }
 
     /// Everything up to `reached` is done.

@@ -5,6 +5,8 @@
 //! piece. Nothing here knows of streams, blocks or free lists, and no lock of the allocator is
 //! held while a source is called.
 
+#![allow(unsafe_code, reason = "a region promises that there is memory where it says")]
+
 use std::fmt;
 
 use crate::bytes::SMALL_BYTES_MAX;
@@ -79,7 +81,17 @@ pub trait Source: Send + Sync + fmt::Debug {
 }
 
 /// A range of addresses that memory can be committed into. Thread-safe.
-pub trait Region: Send + Sync + fmt::Debug {
+///
+/// Blocks are cut from what a region says, and kernels write where blocks are: so to be a region is
+/// a promise. A [`Source`] that only chooses among regions, or counts them, promises nothing.
+///
+/// # Safety
+/// - `base` and `span` never change, and the addresses between belong to this region alone while it
+///   lives.
+/// - What [`Region::commit`] gave is device memory of the allocator's device, readable and writable
+///   by it, and nobody else uses it, from then on until the piece is released or dropped.
+/// - The region, or whatever it stands for, lives as long as its pieces.
+pub unsafe trait Region: Send + Sync + fmt::Debug {
     /// The first address.
     fn base(&self) -> u64;
 

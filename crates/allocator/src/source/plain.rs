@@ -68,7 +68,9 @@ struct PlainRegion {
     memory: Mutex<Option<DeviceMemory>>,
 }
 
-impl Region for PlainRegion {
+// SAFETY: the region is one allocation of the driver's, which is its own until its only piece
+// gives it back, and the piece owns it.
+unsafe impl Region for PlainRegion {
     fn base(&self) -> u64 {
         self.base
     }

@@ -131,7 +131,9 @@ impl Addresses {
     }
 }
 
-impl Region for VmmRegion {
+// SAFETY: the addresses are reserved for this region; a piece is physical memory that was mapped
+// there with access for the device, and keeps the reservation alive until it is unmapped.
+unsafe impl Region for VmmRegion {
     fn base(&self) -> u64 {
         self.addresses.range.address()
     }

@@ -1,4 +1,5 @@
 //! The patterns on the simulated device, in virtual time.
 #![forbid(unsafe_code)]
 
+mod places;
 mod table;

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use trace::stream_trace::{
-    Entry, Item, Maker, Operation, OperationNumber, PlaceNumber, RecordNumber, Recording, Subject,
-    TextNumber, UseKind,
+    Entry, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber, RecordNumber,
+    Recording, Subject, TextNumber, UseKind,
 };
 use trace::{BlockNumber, StreamNumber};
 
@@ -96,6 +96,8 @@ pub(super) struct Program {
     pub(super) allocator_wait_count: usize,
     /// Captured operations, which run with their graph only.
     pub(super) captured_count: usize,
+    /// Streams whose raw handle was given out.
+    pub(super) shared_count: usize,
 }
 
 impl Program {
@@ -184,7 +186,7 @@ impl Builder {
                 if let Some(ready) = self.ready_ns.get_mut(stream.index()) {
                     ready.push(*record);
                 }
-                self.program.allocator_wait_count += usize::from(*maker == Maker::Allocator);
+                self.program.allocator_wait_count += usize::from(*maker == Maker::Library);
                 self.step(now, 0, Act::Wait { stream: *stream, record: *record, maker: *maker });
             }
             Item::Synchronize { subject, blocked_ns, .. } => {
@@ -213,17 +215,20 @@ impl Builder {
     fn operate(&mut self, operation: &Operation, now: u64) {
         let number = OperationNumber(number(self.program.operations.len()));
         let stream = operation.stream;
+        let is_unknown = operation.kind == OperationKind::Unknown;
+        let is_absent = operation.is_captured || is_unknown;
         self.program.operations.push(OperationFacts {
             stream,
             name: operation.name,
             place: operation.place,
             step: self.program.steps.len(),
-            duration_ns: operation.is_captured.then_some(0),
+            duration_ns: is_absent.then_some(0),
             recorded_end_ns: None,
         });
         self.submitted_ns.push(now);
-        if operation.is_captured {
-            self.program.captured_count += 1;
+        if is_absent {
+            self.program.captured_count += usize::from(operation.is_captured);
+            self.program.shared_count += usize::from(is_unknown);
             return;
         }
         if let Some(last) = self.last.get_mut(stream.index()) {

@@ -73,6 +73,12 @@ fn notes(recording: &Recording, program: &Program, notes: &mut Vec<String>) {
             program.allocator_wait_count
         ));
     }
+    if 0 < program.shared_count {
+        notes.push(format!(
+            "{} raw handles were given out: work that others queued there is not in the trace",
+            program.shared_count
+        ));
+    }
     if 0 < program.captured_count {
         notes.push(format!("{} captured operations are left out", program.captured_count));
     }

@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
                 set(&mut self.ordinals, index(number.0), count);
             }
             Act::Record { record, stream } => self.record(record, stream),
-            Act::Wait { maker: Maker::Allocator, .. } if self.change.without_allocator_waits => {}
+            Act::Wait { maker: Maker::Library, .. } if self.change.without_allocator_waits => {}
             Act::Wait { stream, record, .. } => {
                 let promise = self.promises.get(index(record.0)).cloned().unwrap_or_default();
                 self.wait(stream, promise.passes_ns);

@@ -14,6 +14,7 @@ mod controls;
 mod events;
 mod fences;
 mod gates;
+mod host_memory;
 mod litmus;
 mod memory;
 mod observe;

@@ -136,7 +136,6 @@ impl Fields<'_> {
     fn other(&mut self, tag: u8) -> Result<Item, Problem> {
         Ok(match tag {
             tag::SEGMENT => Item::Segment {
-                stream: self.stream()?,
                 address: self.body.number()?,
                 bytes: self.body.number()?,
                 opened: self.flag()?,
@@ -242,7 +241,7 @@ impl Fields<'_> {
     fn maker(&mut self) -> Result<Maker, Problem> {
         match self.body.number()? {
             0 => Ok(Maker::Program),
-            1 => Ok(Maker::Allocator),
+            1 => Ok(Maker::Library),
             _ => Err("a call was made by nobody known"),
         }
     }

@@ -59,7 +59,7 @@ impl Fields<'_> {
     fn maker(&mut self, maker: Maker) -> &mut Self {
         self.number(match maker {
             Maker::Program => 0_u8,
-            Maker::Allocator => 1,
+            Maker::Library => 1,
         })
     }
 
@@ -175,8 +175,8 @@ pub(super) fn encode(item: &Item, host_ns: u64, numbers: &Numbers, out: &mut Vec
             to.block(*block).place(*place);
         }
         Item::HoldEnd { block } => drop(to.block(*block)),
-        Item::Segment { stream, address, bytes, opened } => {
-            to.number(stream.0).number(*address).number(*bytes).number(*opened);
+        Item::Segment { address, bytes, opened } => {
+            to.number(*address).number(*bytes).number(*opened);
         }
         Item::OutOfMemory { stream, requested_bytes, place } => {
             to.number(stream.0).number(*requested_bytes).place(*place);

@@ -86,8 +86,8 @@ pub struct Touch {
 pub enum Maker {
     /// The program.
     Program,
-    /// The allocator, for itself.
-    Allocator,
+    /// A library for itself: a fence, or a wait that an allocator inserted.
+    Library,
 }
 
 /// How a use was announced.
@@ -306,8 +306,6 @@ pub enum Item {
     },
     /// Memory came from the device, or went back.
     Segment {
-        /// The stream it came for.
-        stream: StreamNumber,
         /// Where it begins.
         address: u64,
         /// How long it is.

@@ -48,7 +48,10 @@ impl Numbers {
 
     fn check(&self, item: &Item) -> Result<(), Problem> {
         match item {
-            Item::Text { .. } | Item::Setting { .. } | Item::Figure { .. } => Ok(()),
+            Item::Text { .. }
+            | Item::Setting { .. }
+            | Item::Segment { .. }
+            | Item::Figure { .. } => Ok(()),
             Item::Place { file, .. } => below(file.0, self.texts, "a text was not declared"),
             Item::Stream(StreamStart { place, .. }) => self.place(*place),
             Item::StreamEnd { stream, place }
@@ -59,7 +62,6 @@ impl Numbers {
                 self.stream(*stream)?;
                 self.place(*place)
             }
-            Item::Segment { stream, .. } => self.stream(*stream),
             Item::Operation(operation) => self.operation(operation),
             Item::DeviceTime { start_ns: Some(start), end_ns, .. } if end_ns < start => {
                 Err("an operation ended before it began")

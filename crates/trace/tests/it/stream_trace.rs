@@ -73,7 +73,7 @@ impl Inventor {
     fn program_item(&self, kind: u8, numbers: [u64; 4]) -> Option<Item> {
         let [a, b, c, d] = numbers;
         let stream = self.one(STREAMS, a).map(StreamNumber);
-        let maker = if a.is_multiple_of(2) { Maker::Program } else { Maker::Allocator };
+        let maker = if a.is_multiple_of(2) { Maker::Program } else { Maker::Library };
         let place = self.place(d);
         Some(match kind {
             0 => Item::Text { text: format!("text \u{e9} {a:x}") },
@@ -112,7 +112,7 @@ impl Inventor {
         let [a, b, c, d] = numbers;
         let stream = self.one(STREAMS, a).map(StreamNumber);
         let block = self.one(BLOCKS, b).map(BlockNumber);
-        let maker = if a.is_multiple_of(2) { Maker::Program } else { Maker::Allocator };
+        let maker = if a.is_multiple_of(2) { Maker::Program } else { Maker::Library };
         let place = self.place(d);
         Some(match kind {
             10 => Item::Synchronize { subject: self.subject(a)?, blocked_ns: b, maker, place },
@@ -145,12 +145,7 @@ impl Inventor {
             17 => Item::HoldEnd { block: block? },
             18 => Item::Free { block: block?, place },
             19 => match a % 3 {
-                0 => Item::Segment {
-                    stream: stream?,
-                    address: b,
-                    bytes: c,
-                    opened: d.is_multiple_of(2),
-                },
+                0 => Item::Segment { address: b, bytes: c, opened: d.is_multiple_of(2) },
                 1 => Item::OutOfMemory { stream: stream?, requested_bytes: b, place },
                 _ => Item::Capture { stream: stream?, begins: b.is_multiple_of(2), place },
             },

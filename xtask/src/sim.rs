@@ -67,11 +67,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn build(shell: &Shell) -> Result<PathBuf> {
     let build = cmd!(shell, "cargo build --profile sim --package {PROGRAM} --features broken");
     let messages = build.args(["--message-format", "json-render-diagnostics"]).read()?;
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(PathBuf::from(message.get("executable")?.as_str()?))
     });
-    executables.last().with_context(|| format!("cargo built no program {PROGRAM}"))
+    executables.next_back().with_context(|| format!("cargo built no program {PROGRAM}"))
 }
 
 fn pack(shell: &Shell, built: &Path, folder: &Path) -> Result<()> {

@@ -17,6 +17,10 @@ const MARK: &str = "median_ns ";
 /// A benchmark with this word in its name is what its group is compared with.
 const PEER: &str = "mimalloc";
 
+/// How two names end that differ by a switch.
+const ON: &str = "/on";
+const OFF: &str = "/off";
+
 /// One measured benchmark, in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Median {
@@ -107,8 +111,13 @@ fn parse(line: &str) -> Result<Median> {
     Ok(Median { name, nanoseconds, lower, upper })
 }
 
-/// How many times as long as its group's peer a benchmark takes, if the group has one.
+/// How many times as long as its group's peer a benchmark takes, if the group has one; what is
+/// switched on is compared with itself switched off.
 pub(crate) fn ratio(median: &Median, all: &[Median]) -> Option<f64> {
+    if let Some(stem) = median.name.strip_suffix(ON) {
+        let is_off = |other: &&Median| other.name.strip_suffix(OFF) == Some(stem);
+        return Some(median.nanoseconds / all.iter().find(is_off)?.nanoseconds);
+    }
     if median.name.contains(PEER) {
         return None;
     }
@@ -165,9 +174,12 @@ mod tests {
             median("pair/mimalloc/64", 10.0),
             median("pair/mimalloc/4096", 20.0),
             median("mixed/ours", 5.0),
+            median("checker/pair/off", 10.0),
+            median("checker/pair/on", 45.0),
         ];
         assert_eq!(ratio(&all[0], &all), Some(6.0));
         assert_eq!(ratio(&all[1], &all), None, "the peer is not compared with itself");
         assert_eq!(ratio(&all[3], &all), None, "the group has no peer");
+        assert_eq!(ratio(&all[5], &all), Some(4.5), "on, compared with off");
     }
 }

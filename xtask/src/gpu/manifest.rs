@@ -37,6 +37,9 @@ pub(crate) struct Entry {
     pub(crate) tests: Vec<String>,
     /// How long one process may run.
     pub(crate) seconds_max: u64,
+    /// Whether it opens the installed driver whatever it is told, so that no rehearsal can run it.
+    #[serde(default)]
+    pub(crate) needs_gpu: bool,
 }
 
 /// What a program is for, which says how it is run and where its results go.
@@ -114,6 +117,7 @@ mod tests {
             arguments: arguments.map(String::from).to_vec(),
             tests: Vec::new(),
             seconds_max: 60,
+            needs_gpu: false,
         }
     }
 

@@ -32,6 +32,8 @@ const SANITIZE_SECONDS_MAX: u64 = 120;
 /// that are not: they are about many allocations, or wrong on purpose.
 const SANITIZED_PACKAGE: &str = "wellspring";
 const NOT_SANITIZED: [&str; 2] = ["stress::", "controls::"];
+/// Packages whose programs open the installed driver by themselves.
+const NEED_GPU: [&str; 1] = ["cudarc-adapter"];
 /// Programs of other libraries, run beside ours, and what they load.
 const PEERS: &str = "crates/patterns/benches/peers";
 const PEER_MODULE: &str = "kernels/wellspring.ptx";
@@ -139,7 +141,8 @@ fn entry(target: &Target, file: String, packed: &Path) -> Result<Option<Entry>> 
         | Kind::Random
         | Kind::Sanitize => target.name.clone(),
     };
-    Ok(Some(Entry { name, kind, file, arguments, tests, seconds_max }))
+    let needs_gpu = NEED_GPU.contains(&target.package.as_str());
+    Ok(Some(Entry { name, kind, file, arguments, tests, seconds_max, needs_gpu }))
 }
 
 /// The tests of a suite that are run once more under a checker of the device's memory.
@@ -172,6 +175,7 @@ fn pack_peers(shell: &Shell, pack: &Path) -> Result<Vec<Entry>> {
             arguments: vec![module.clone()],
             tests: Vec::new(),
             seconds_max: PATTERN_SECONDS_MAX,
+            needs_gpu: false,
         });
     }
     Ok(entries)
@@ -212,6 +216,7 @@ fn pack_traces(from: &Path, pack: &Path) -> Result<Vec<Entry>> {
             arguments: arguments.map(String::from).to_vec(),
             tests: Vec::new(),
             seconds_max: REPLAY_SECONDS_MAX,
+            needs_gpu: false,
         });
     }
     if entries.is_empty() {
@@ -252,6 +257,7 @@ mod tests {
             arguments: Vec::new(),
             tests,
             seconds_max: 1,
+            needs_gpu: false,
         };
         let once_more = sanitized(&suite).unwrap();
         assert_eq!(

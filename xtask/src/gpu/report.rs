@@ -15,7 +15,7 @@ use super::probe::Probe;
 use super::replays::ReplayLine;
 use super::results::{
     BENCHES, EXAMPLES, PATTERNS, PROBE, RANDOM, REPLAYS, ReplayRun, Results, SANITIZER, TESTS,
-    TestRun, headings,
+    TestRun, headings, words_of,
 };
 use early_frees::EarlyFrees;
 
@@ -23,6 +23,8 @@ mod early_frees;
 mod plot;
 mod stress;
 
+/// The example that shares buffers with cudarc.
+const BESIDE_CUDARC: &str = "lost_reader";
 /// The name in the line that says why nothing was checked.
 const ABSENT: &str = "absent";
 
@@ -34,6 +36,7 @@ struct Outcome {
     medians: Vec<Median>,
     benches: Vec<(String, String)>,
     examples: Vec<(String, String)>,
+    example_words: String,
     early_frees: EarlyFrees,
     patterns: Vec<(String, String)>,
     sanitizer: Vec<patterns::Row>,
@@ -66,13 +69,15 @@ fn read(results: &Results) -> Result<Outcome> {
     let replays = replays.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
     let replays = replays.with_context(|| format!("parsing {REPLAYS}"))?;
     let bench_words = results.read_or_empty(BENCHES)?;
+    let example_words = results.read_or_empty(EXAMPLES)?;
     let pattern_words = results.read_or_empty(PATTERNS)?;
     let outcome = Outcome {
         tests,
         replays,
         medians: benches::medians(&bench_words)?,
         benches: pairs(headings(&bench_words).into_iter()),
-        examples: pairs(headings(&results.read_or_empty(EXAMPLES)?).into_iter()),
+        examples: pairs(headings(&example_words).into_iter()),
+        example_words,
         early_frees: EarlyFrees::read(&pattern_words),
         patterns: pairs(headings(&pattern_words).into_iter()),
         random: results.read_or_empty(RANDOM)?,
@@ -116,6 +121,7 @@ fn render(outcome: &Outcome) -> Result<String> {
     programs(&mut page, "## Benches that ran", &outcome.benches);
     programs(&mut page, "## Programs of patterns", &outcome.patterns);
     programs(&mut page, "## Examples", &outcome.examples);
+    beside_cudarc(&mut page, &outcome.example_words);
     Ok(page.into_text())
 }
 
@@ -276,7 +282,8 @@ fn medians(page: &mut Page, all: &[Median]) {
     }
     page.heading("## Host time");
     page.sentence(
-        "Median of criterion with its 95 % interval; the ratio is to mimalloc in the same run.",
+        "Median of criterion with its 95 % interval; the ratio is to mimalloc in the same run, and \
+         of what is on to what is off.",
     );
     let rows: Vec<Vec<String>> = all
         .iter()
@@ -289,6 +296,16 @@ fn medians(page: &mut Page, all: &[Median]) {
         .collect();
     let columns = [words("benchmark"), number("ns"), number("interval"), number("ratio")];
     page.table(&columns, &rows);
+}
+
+/// What the example said that shares buffers with cudarc.
+fn beside_cudarc(page: &mut Page, text: &str) {
+    let lines = words_of(text, BESIDE_CUDARC);
+    if !lines.is_empty() {
+        page.heading("## Beside cudarc");
+        page.sentence(&format!("What the example `{BESIDE_CUDARC}` said."));
+        page.code(lines.into_iter());
+    }
 }
 
 fn programs(page: &mut Page, heading: &str, programs: &[(String, String)]) {

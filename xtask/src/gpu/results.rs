@@ -126,6 +126,13 @@ pub(crate) fn headings(text: &str) -> Vec<(&str, &str)> {
     lines.filter_map(|line| line.split_once(": ")).collect()
 }
 
+/// What the program of this name said, without its heading and empty lines.
+pub(crate) fn words_of<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let heading = format!("== {name}: ");
+    let lines = text.lines().skip_while(|line| !line.starts_with(&heading)).skip(1);
+    lines.take_while(|line| !line.starts_with("== ")).filter(|line| !line.is_empty()).collect()
+}
+
 fn end_of(text: &str) -> &str {
     let mut start = text.len().saturating_sub(WORDS_BYTES_MAX);
     while !text.is_char_boundary(start) {
@@ -136,7 +143,7 @@ fn end_of(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Results, WORDS_BYTES_MAX, end_of, headings};
+    use super::{Results, WORDS_BYTES_MAX, end_of, headings, words_of};
     use crate::gpu::process::{Ended, How};
 
     #[test]
@@ -150,6 +157,8 @@ mod tests {
         let text = results.read("w.txt").unwrap();
         let expected = [("one", "exit 0 after 1.50 s"), ("two", "ended by a signal after 1.50 s")];
         assert_eq!(headings(&text), expected);
+        assert_eq!(words_of(&text, "one"), ["a: b"]);
+        assert_eq!(words_of(&text, "three"), [""; 0]);
         Results::begin(&folder, &["w.txt"]).unwrap();
         assert_eq!(results.read_or_empty("w.txt").unwrap(), "", "an earlier run's file was left");
         std::fs::remove_dir_all(folder).unwrap();

@@ -7,12 +7,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
+use super::Device;
 use super::manifest::{Entry, Kind, Manifest};
 use super::probe::{Packed, Probe};
 use super::results::{
     BENCHES, EXAMPLES, PATTERNS, PROBE, RANDOM, REPLAYS, Results, SANITIZER, TESTS, TestRun,
 };
 use super::{benches, patterns, process, random, replays, sanitizer, suite};
+
+/// Where cuBLAS lies beside CUDA.
+const TOOLKIT_LIBRARIES: &str = "/usr/local/cuda/lib64";
+/// How a program has ended that a rehearsal cannot run.
+const NEEDS_GPU: &str = "not run, it needs a GPU";
 
 /// How many programs and tests passed and failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -143,6 +149,10 @@ impl Run {
     }
 
     fn example(&mut self, entry: &Entry) -> Result<()> {
+        if entry.needs_gpu && self.probe.device == Device::Sim {
+            println!("not run example {}: it needs a GPU", entry.name);
+            return self.results.append(EXAMPLES, &format!("== {}: {NEEDS_GPU}", entry.name));
+        }
         let limit = Duration::from_secs(entry.seconds_max);
         let ended = process::run(&mut self.command(entry), limit, self.scratch.path())?;
         self.results.append_words(EXAMPLES, &entry.name, &ended)?;
@@ -201,6 +211,10 @@ impl Run {
         };
         command.args(entry.arguments_for(device, &self.pack));
         command.env("WELLSPRING_DEVICE", device.as_str()).current_dir(&self.pack);
+        if entry.needs_gpu {
+            let own = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+            command.env("LD_LIBRARY_PATH", format!("{own}:{TOOLKIT_LIBRARIES}"));
+        }
         command
     }
 

@@ -133,6 +133,7 @@ mod tests {
             arguments: Vec::new(),
             tests,
             seconds_max: 20,
+            needs_gpu: false,
         };
         let command = |_: &Path| {
             let mut command = Command::new("sh");

@@ -7,7 +7,7 @@ use super::{Totals, run};
 use crate::gpu::manifest::{Entry, Kind, Manifest};
 use crate::gpu::probe::{Probe, probe};
 use crate::gpu::results::{
-    BENCHES, PATTERNS, PROBE, REPLAYS, ReplayRun, Results, SANITIZER, TESTS, TestRun,
+    BENCHES, EXAMPLES, PATTERNS, PROBE, REPLAYS, ReplayRun, Results, SANITIZER, TESTS, TestRun,
 };
 use crate::gpu::{Device, report};
 
@@ -47,7 +47,7 @@ fn script(pack: &Path, name: &str, text: &str) {
 fn entry(name: &str, kind: Kind, arguments: &[&str], tests: &[&str]) -> Entry {
     let owned = |words: &[&str]| words.iter().copied().map(String::from).collect();
     let (file, arguments, tests) = (name.to_owned(), owned(arguments), owned(tests));
-    Entry { name: name.to_owned(), kind, file, arguments, tests, seconds_max: 60 }
+    Entry { name: name.to_owned(), kind, file, arguments, tests, seconds_max: 60, needs_gpu: false }
 }
 
 /// A pack with one program of each kind and these tests in its suite.
@@ -65,6 +65,7 @@ fn pack(tests: &[&str], seconds_max: u64) -> PathBuf {
         entry("wellspring", Kind::Replay, &replay, &[]),
         entry("bench", Kind::Bench, &[], &[]),
         entry("example", Kind::Example, &[], &[]),
+        Entry { needs_gpu: true, ..entry("gone", Kind::Example, &[], &[]) },
         entry("peer.py", Kind::Pattern, &[], &[]),
         entry("suite", Kind::Sanitize, &[], tests),
     ];
@@ -80,6 +81,8 @@ fn a_whole_pack_runs_and_its_results_become_a_page() {
     let results = Results::at(&out);
     let tests: Vec<TestRun> = results.read_json(TESTS).unwrap();
     assert_eq!(tests[0].stress, ["device=sim mismatches=0"]);
+    let examples = results.read(EXAMPLES).unwrap();
+    assert!(examples.contains("== gone: not run, it needs a GPU\n"), "{examples}");
     assert!(results.read(PATTERNS).unwrap().contains("pattern: pattern=equal ns=1"));
     let checked = results.read(SANITIZER).unwrap();
     assert_eq!(checked, "sanitizer: absent=a_simulated_device_has_none\n");

@@ -75,3 +75,26 @@ fn built(builder: MachineBuilder) -> Machine {
     kernels::simulated::register(&machine);
     machine
 }
+
+/// The page of reports names every test here, and no other.
+#[test]
+fn the_page_of_reports_names_these_tests() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut here = Vec::new();
+    for entry in root.join("tests/reports").read_dir().expect("the folder") {
+        let path = entry.expect("a file").path();
+        let topic = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let tests = lines.windows(2).filter(|pair| pair[0] == "#[test]");
+        let names = tests.filter_map(|pair| pair[1].strip_prefix("fn ")?.split_once('('));
+        here.extend(names.map(|(name, _)| format!("{topic}::{name}")));
+    }
+    here.retain(|name| !name.starts_with("mod::"));
+    let page = std::fs::read_to_string(root.join("docs/reports.md")).expect("the page");
+    let told = page.lines().filter_map(|line| line.strip_suffix("` |")?.rsplit_once('`'));
+    let mut told: Vec<String> = told.map(|(_, name)| String::from(name)).collect();
+    here.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(told, here);
+}

@@ -93,7 +93,7 @@ impl Neighbor {
     /// # Errors
     /// The stream is the per-thread stream or one of another context, or it captures.
     pub fn stream(&self, theirs: &Arc<CudaStream>) -> Result<Stream, Error> {
-        if !Arc::ptr_eq(theirs.context(), &self.inner.context) {
+        if theirs.context().cu_ctx() != self.inner.context.cu_ctx() {
             return Err(Error::OtherContext);
         }
         let handle = theirs.cu_stream().addr();
@@ -143,7 +143,7 @@ impl Neighbor {
     /// Our stream of the handle that cudarc's has, if it was given to us.
     pub(crate) fn known(&self, theirs: &CudaStream) -> Option<Stream> {
         let handle = theirs.cu_stream().addr();
-        let same_context = Arc::ptr_eq(theirs.context(), &self.inner.context);
+        let same_context = theirs.context().cu_ctx() == self.inner.context.cu_ctx();
         let streams = self.streams();
         let known = streams.get(&handle).filter(|_| same_context && handle != PER_THREAD)?;
         debug_assert_eq!(known.theirs.cu_stream(), theirs.cu_stream(), "filed by its handle");

@@ -10,8 +10,9 @@ fn examples() -> PathBuf {
 }
 
 /// A folder with the simulated driver under the names by which programs look for the real one.
-fn driver_folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(std::process::id().to_string());
+fn driver_folder(example: &str) -> PathBuf {
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{example}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let library = examples().join("libsimulated_cuda.so");
     for name in ["libcuda.so", "libcuda.so.1"] {
@@ -21,7 +22,7 @@ fn driver_folder() -> PathBuf {
 }
 
 fn run(example: &str) -> Output {
-    let folder = driver_folder();
+    let folder = driver_folder(example);
     let program = examples().join(example);
     assert!(
         program.exists(),
@@ -47,4 +48,14 @@ fn no_reader_is_lost_where_cudarcs_own_slices_lose_one() {
     let memory_gone = "cudarc's slices: the device failed in round 1: DriverError(\
                        CUDA_ERROR_ILLEGAL_ADDRESS";
     assert!(text.contains(memory_gone), "{text}");
+}
+
+/// Each step of the example checks itself.
+#[test]
+fn reads_and_writes_of_cudarc_are_ordered_and_their_uses_counted() {
+    let output = run("neighbor");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}{errors}");
+    assert_eq!(text.lines().filter(|line| line.ends_with(": right")).count(), 6, "{text}");
 }

@@ -165,6 +165,12 @@ impl Entries {
                 let stream = self.stream(now_ns, stream)?;
                 self.put(now_ns, &Item::Use { block, stream, kind, place })
             }
+            // A block has one home in the trace: its new one uses it until the free.
+            What::Moved { address, stream } => {
+                let Some(block) = self.block_at(address) else { return Ok(()) };
+                let (stream, kind) = (self.stream(now_ns, stream)?, UseKind::UntilFree);
+                self.put(now_ns, &Item::Use { block, stream, kind, place })
+            }
             What::Held { address } => {
                 let Some(live) = self.blocks.get_mut(&address) else { return Ok(()) };
                 live.hold_count += 1;

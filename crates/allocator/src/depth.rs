@@ -11,7 +11,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 /// The loss that is accepted: one part in so many of the time without any wait.
-const LOSS_PARTS: u32 = 200;
+const LOSS_PARTS: u32 = 100;
 
 /// One step of a stream and of those it hands blocks to, or several that count together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +24,19 @@ pub(crate) struct Turn {
     pub(crate) bursts: u32,
 }
 
+impl Turn {
+    /// Into how many bursts it counts.
+    pub(crate) fn bursts_count(&self) -> usize {
+        usize::try_from(self.bursts).unwrap_or(usize::MAX)
+    }
+}
+
 /// The least depth, at least 1, that loses next to nothing in these turns.
 pub(crate) fn needed(turns: &[Turn]) -> usize {
     let free = total(turns, usize::MAX);
     let accepted = free + free / LOSS_PARTS;
     // A greater depth never takes longer, so the least one is found by halving.
-    let bursts = turns.iter().map(|turn| count(turn.bursts)).sum::<usize>();
+    let bursts = turns.iter().map(Turn::bursts_count).sum::<usize>();
     let (mut below, mut enough) = (0, bursts.max(1));
     while below + 1 < enough {
         let depth = below.midpoint(enough);
@@ -64,10 +71,6 @@ fn total(turns: &[Turn], depth: usize) -> Duration {
         }
     }
     users.into_iter().fold(maker, Duration::max)
-}
-
-fn count(bursts: u32) -> usize {
-    usize::try_from(bursts).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -110,8 +113,8 @@ mod tests {
         let depth = needed(&bursty);
         let free = total(&bursty, usize::MAX);
         assert!((4..=8).contains(&depth), "{depth}");
-        assert!(total(&bursty, depth) <= free + free / 200);
-        assert!(free + free / 200 < total(&bursty, depth - 1), "one less is not enough");
+        assert!(total(&bursty, depth) <= free + free / 100);
+        assert!(free + free / 100 < total(&bursty, depth - 1), "one less is not enough");
     }
 
     #[test]

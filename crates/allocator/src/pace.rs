@@ -10,7 +10,7 @@
 //! A window of steps is watched at a time, and then none for a while, so that neither the records
 //! before waits nor the questions for the times count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -61,7 +61,17 @@ struct Maker {
 /// Steps that follow each other.
 #[derive(Debug, Default)]
 struct Window {
-    steps: Vec<Step>,
+    /// How many there were.
+    count: usize,
+    /// Those that are not known to be over, and one before them.
+    steps: VecDeque<Step>,
+    /// How far everybody was after those that are.
+    clock: Clock,
+    turns: Vec<Turn>,
+    /// The next step does not follow the last one.
+    is_broken: bool,
+    /// A thread is asking for times.
+    is_away: bool,
 }
 
 /// One block, or several, made by one stream and given to others.
@@ -76,7 +86,8 @@ struct Step {
     /// How often memory had come or gone by then.
     remapped: u64,
     /// What came between the step before and this one may have been the host's time: memory came
-    /// or went, or the users were through with the step before when this one was noted.
+    /// or went, a gate was closed, or the users were through with the step before when this one
+    /// was noted.
     is_apart: bool,
     /// Nothing was under way any more when it was noted.
     is_after_idle: bool,
@@ -105,7 +116,7 @@ impl Pace {
         let mut learned = self.streams.lock();
         let found = learned.by_slot.get(&order.slot());
         let Some(maker) = found.filter(|maker| maker.is_watching(order)) else { return };
-        let last = maker.window.steps.last();
+        let last = maker.window.steps.back();
         let is_known = last.is_some_and(|step| step.handed.is_some());
         drop(learned);
         // A stream that cannot be fenced is watched without.
@@ -134,25 +145,50 @@ impl Pace {
         if maker.is_watching(order) && !maker.window.has(&ends) {
             let handed = ends.iter().filter_map(handed).max_by_key(Fence::point);
             let held = std::mem::take(&mut maker.held);
-            maker.window.add(held, handed, ends, remapped);
+            if ends.iter().any(Fence::is_gated) {
+                maker.window.is_broken = true;
+            } else {
+                maker.window.add(held, handed, ends, remapped);
+            }
         }
         maker.pause = maker.pause.saturating_sub(1);
-        let done = maker.window.take_if_done();
+        let window = maker.window.take_if_news();
         // Fences are dropped, and asked for their times, without the lock.
         drop(learned);
         drop(replaced);
-        if let Some(window) = done {
-            self.conclude(order, &window.turns());
+        if let Some(mut window) = window {
+            let over = window.settle();
+            let is_done = window.is_done();
+            if is_done {
+                self.conclude(order, &window);
+            }
+            self.put_back(order, if is_done { Window::default() } else { window });
+            drop(over);
         }
     }
 
+    /// A window comes back from a thread that asked for times.
+    fn put_back(&self, order: &StreamOrder, window: Window) {
+        let mut learned = self.streams.lock();
+        let found = learned.by_slot.get_mut(&order.slot());
+        let replaced = found
+            .filter(|maker| maker.stream_id == order.id())
+            .map(|maker| std::mem::replace(&mut maker.window, window));
+        drop(learned);
+        drop(replaced);
+    }
+
     /// A window says what depth is needed. More is believed at once, less when it is said twice.
-    fn conclude(&self, order: &StreamOrder, turns: &[Turn]) {
+    fn conclude(&self, order: &StreamOrder, window: &Window) {
+        let turns = &window.turns;
         let said = (WINDOW_TURNS_MIN <= turns.len()).then(|| needed(turns));
         let mut learned = self.streams.lock();
         let found = learned.by_slot.get_mut(&order.slot());
         let Some(maker) = found.filter(|maker| maker.stream_id == order.id()) else { return };
-        let Some(said) = said else {
+        // With many steps left out, what follows what is distorted: enough for a first idea only.
+        let covered: usize = turns.iter().map(Turn::bursts_count).sum();
+        let is_patchy = covered + covered / 8 < window.count && maker.depth.is_some();
+        let Some(said) = said.filter(|_| !is_patchy) else {
             maker.rest();
             return;
         };
@@ -182,7 +218,8 @@ impl Maker {
     }
 
     fn is_watching(&self, order: &StreamOrder) -> bool {
-        self.stream_id == order.id() && self.pause == 0 && !self.window.is_full()
+        let is_open = !self.window.is_away && self.window.count < WINDOW_STEPS_MAX;
+        self.stream_id == order.id() && self.pause == 0 && is_open
     }
 
     /// Watches nothing for a while.
@@ -193,14 +230,10 @@ impl Maker {
 }
 
 impl Window {
-    fn is_full(&self) -> bool {
-        self.steps.len() == WINDOW_STEPS_MAX
-    }
-
     /// Whether the last step ends there too: a burst is one step, however many blocks are freed.
     fn has(&self, ends: &[Fence]) -> bool {
         let is_in = |step: &Step, end: &Fence| step.ends.iter().any(|e| e.point() == end.point());
-        self.steps.last().is_some_and(|step| ends.iter().all(|end| is_in(step, end)))
+        self.steps.back().is_some_and(|step| ends.iter().all(|end| is_in(step, end)))
     }
 
     fn add(
@@ -210,35 +243,45 @@ impl Window {
         ends: SmallVec<[Fence; 2]>,
         remapped: u64,
     ) {
-        let last = self.steps.last();
+        let last = self.steps.back();
         let is_after_idle = last.is_some_and(Step::is_over);
-        let is_apart = is_after_idle || last.is_some_and(|last| last.remapped != remapped);
-        self.steps.push(Step { held, handed, ends, remapped, is_apart, is_after_idle });
+        let is_apart = std::mem::take(&mut self.is_broken)
+            || is_after_idle
+            || last.is_some_and(|last| last.remapped != remapped);
+        self.steps.push_back(Step { held, handed, ends, remapped, is_apart, is_after_idle });
+        self.count += 1;
     }
 
-    /// The window, if it is full, or long enough and ended by an idle device, and known to be over.
-    fn take_if_done(&mut self) -> Option<Self> {
-        let last = self.steps.last()?;
-        let full = self.is_full() && last.is_over();
-        let ended = WINDOW_TURNS_MIN < self.steps.len() && last.is_after_idle;
-        (full || ended).then(|| std::mem::take(self))
+    /// Takes the window to ask for times, if there is a step to ask about; an empty one stays that
+    /// nobody adds to meanwhile.
+    fn take_if_news(&mut self) -> Option<Self> {
+        let mut steps = self.steps.iter();
+        let is_news = steps.next().is_some_and(Step::is_over)
+            && (steps.next().is_some() || self.count == WINDOW_STEPS_MAX);
+        (is_news && !self.is_away)
+            .then(|| std::mem::replace(self, Self { is_away: true, ..Self::default() }))
     }
 
-    /// What happened step by step; steps of which it is not known when they were handed over
-    /// count together.
-    fn turns(&self) -> Vec<Turn> {
-        let Some(base) = self.steps.first().and_then(|step| step.ends.first()) else {
-            return Vec::new();
-        };
-        let since = |fence: &Fence| fence.time_since(base).ok().flatten();
-        let mut clock = Clock::default();
-        let mut turns = Vec::new();
-        for (index, step) in self.steps.iter().enumerate() {
-            let next = self.steps.get(index + 1).and_then(|next| next.held.before.as_ref());
-            let handed = step.handed.as_ref().or(next);
-            turns.extend(clock.advance(step, handed.and_then(since), since));
+    /// Asks for the times of the steps that are over; gives what is not needed any more.
+    fn settle(&mut self) -> Vec<Step> {
+        let mut over = Vec::new();
+        let is_full = self.count == WINDOW_STEPS_MAX;
+        while self.steps.front().is_some_and(Step::is_over) && (is_full || 1 < self.steps.len()) {
+            let Some(step) = self.steps.pop_front() else { break };
+            // Where nobody recorded what was handed over, the next wait tells when it was.
+            let next = self.steps.front().and_then(|next| next.held.before.as_ref());
+            let handed = step.handed.as_ref().or(next).cloned();
+            self.turns.extend(self.clock.advance(&step, handed.as_ref()));
+            over.push(step);
         }
-        turns
+        over
+    }
+
+    /// Whether the window is full, or long enough and ended by an idle device, and over.
+    fn is_done(&self) -> bool {
+        let is_full = self.count == WINDOW_STEPS_MAX && self.steps.is_empty();
+        let is_ended = self.steps.front().is_some_and(|step| step.is_after_idle);
+        is_full || (is_ended && self.steps.len() == 1 && WINDOW_TURNS_MIN <= self.turns.len())
     }
 }
 
@@ -252,37 +295,50 @@ impl Step {
 /// How far everybody was after a step, from the start of a window.
 #[derive(Debug, Default)]
 struct Clock {
+    /// A fence, and when it passed: what the others are measured from.
+    base: Option<(Fence, Duration)>,
     made: Option<Duration>,
     held: Duration,
     users: SmallVec<[(StreamSlot, Duration); 4]>,
-    /// Where the users were before the steps that are not handed over yet.
+    /// Where the users were after the steps that are not handed over yet.
     ends: SmallVec<[(StreamSlot, Duration); 4]>,
     bursts: u32,
     is_broken: bool,
 }
 
 impl Clock {
-    /// Takes a step in that was handed over at `made`, if that is known, and gives what was done
+    /// When a fence passed, from the start of the window; `None` if that cannot be had.
+    fn time_of(&self, fence: &Fence) -> Option<Duration> {
+        let (base, at) = self.base.as_ref()?;
+        // What passed before the base gives no time after it.
+        match fence.time_since(base).ok()?? {
+            Duration::ZERO => Some(at.saturating_sub(base.time_since(fence).ok()??)),
+            after => Some(*at + after),
+        }
+    }
+
+    /// Takes a step in that was handed over at `handed`, if that is known, and gives what was done
     /// since the last one of which it was.
-    fn advance(
-        &mut self,
-        step: &Step,
-        made: Option<Duration>,
-        since: impl Fn(&Fence) -> Option<Duration>,
-    ) -> Option<Turn> {
+    fn advance(&mut self, step: &Step, handed: Option<&Fence>) -> Option<Turn> {
+        let first = step.ends.first()?;
+        if self.base.is_none() {
+            self.base = Some((first.clone(), Duration::from_secs(1)));
+        }
         self.bursts += 1;
         self.is_broken |= step.is_apart;
         for fence in &step.held.fences {
-            self.held = self.held.max(since(fence)?);
+            self.held = self.held.max(self.time_of(fence)?);
         }
         for end in &step.ends {
-            let user = (end.point().stream, since(end)?);
+            let user = (end.point().stream, self.time_of(end)?);
             match self.ends.iter_mut().find(|known| known.0 == user.0) {
                 Some(known) => *known = user,
                 None => self.ends.push(user),
             }
         }
-        let made = made?;
+        let made = self.time_of(handed?)?;
+        // Short distances, so that the times stay exact.
+        self.base = Some((first.clone(), self.time_of(first)?));
         let turn = self.made.filter(|_| !self.is_broken).map(|before| {
             let start = before.max(self.held).min(made);
             let use_of = |(user, end): &(StreamSlot, Duration)| {

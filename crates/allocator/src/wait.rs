@@ -54,6 +54,8 @@ pub(crate) struct Terms {
     refused: Vec<(StreamSlot, BlockIndex)>,
     /// Streams that may not be waited for.
     unwaitable: Vec<StreamSlot>,
+    /// Points from which on streams may not be waited for.
+    beyond: Vec<Point>,
 }
 
 /// Why a candidate was not taken.
@@ -61,6 +63,8 @@ pub(crate) struct Terms {
 enum Refusal {
     /// This stream cannot be waited for now, so no block that needs it can be had.
     Stream(StreamSlot),
+    /// The same from this point on.
+    Beyond(Point),
     /// It was gone, or no fence covers just what it waits for, or a wait failed.
     Block,
 }
@@ -86,6 +90,7 @@ impl Inner {
             match self.wait_and_take(request, &candidate, need) {
                 Ok(taken) => return Some((candidate.owner, taken)),
                 Err(Refusal::Stream(stream)) => terms.unwaitable.push(stream),
+                Err(Refusal::Beyond(point)) => terms.beyond.push(point),
                 Err(Refusal::Block) => {
                     let blocks = candidate.blocks.iter();
                     terms.refused.extend(blocks.map(|(block, _)| (candidate.owner, *block)));
@@ -118,9 +123,7 @@ impl Inner {
         let own = request.order.slot();
         if terms.within.is_some() {
             let shard = self.shards.get(own)?;
-            return shard.with(|state| {
-                state.candidate(request, terms).or_else(|| state.candidate_run(request, terms))
-            });
+            return shard.with(|state| state.candidate_run(request, terms));
         }
         let mut best: Option<Candidate> = None;
         for (_, shard) in self.shards.iter() {
@@ -157,10 +160,17 @@ impl Inner {
             let Some(order) = self.order_of(point.stream) else { return Err(unwaitable) };
             // The driver counts downwards: a lower priority is a greater number.
             let is_lower = request.order.priority() < order.priority();
-            if !order.may_be_waited_on() || (is_lower && need != Need::LastResort) {
+            if is_lower && need != Need::LastResort {
                 return Err(unwaitable);
             }
-            fences.push(self.exact_fence(&order, point).ok_or(Refusal::Block)?);
+            let Some(fence) = self.exact_fence(&order, point) else {
+                return Err(if order.may_be_waited_on() { Refusal::Block } else { unwaitable });
+            };
+            if !order.may_be_waited_on_until(&fence) {
+                // Before the gate there may be others that can be waited for.
+                return Err(if fence.is_gated() { Refusal::Beyond(point) } else { unwaitable });
+            }
+            fences.push(fence);
         }
         if !shard.with(|state| state.reserve(candidate, request)) {
             return Err(Refusal::Block);
@@ -190,7 +200,7 @@ impl Inner {
         if kept.is_some() {
             return kept;
         }
-        let gone = order.is_retired() || order.is_capturing() || order.is_shared();
+        let gone = order.is_retired() || order.is_shared() || !order.may_be_waited_on();
         if gone || order.position() != point {
             return None;
         }
@@ -209,6 +219,7 @@ impl Terms {
     fn allow(&self, point: Point) -> bool {
         self.within.as_ref().is_none_or(|within| within.covers(point))
             && !self.unwaitable.contains(&point.stream)
+            && !self.beyond.iter().any(|b| b.stream == point.stream && b.mark <= point.mark)
     }
 }
 
@@ -230,8 +241,9 @@ impl ShardState {
         Some(self.candidate_of(&[block], request))
     }
 
-    /// The neighbours that were freed the longest ago, of those that are large enough together.
+    /// The block, or the neighbours that are large enough together, that were freed the longest ago.
     fn candidate_run(&mut self, request: &Request<'_>, terms: &Terms) -> Option<Candidate> {
+        self.join_all_recent();
         let owner = self.order.slot();
         if self.pool(request.kind).free_bytes() < request.size {
             return None;

@@ -185,6 +185,13 @@ impl StreamOrder {
         !self.core.traits().never_wait_on && !self.is_gated() && !self.is_capturing()
     }
 
+    /// Whether an allocator may make another stream wait for `fence`, a fence of this stream (R5).
+    /// What was recorded before a gate was closed is not behind it.
+    #[must_use]
+    pub fn may_be_waited_on_until(&self, fence: &Fence) -> bool {
+        !self.core.traits().never_wait_on && !fence.is_gated() && !self.is_capturing()
+    }
+
     /// Whether an allocator may make this stream wait for another one (R5, O9).
     #[must_use]
     pub fn may_wait(&self) -> bool {

@@ -72,9 +72,9 @@ impl World<'_> {
         fault: Option<Fault>,
     ) -> Done {
         let Known { stream, handle } = self.known(stream)?;
-        let look = self.look(&stream, bytes);
-        let (served, struck) =
-            self.with_fault(fault, |world| world.allocator.allocate(&stream, bytes));
+        let memory = self.memory_of(name);
+        let look = self.look(memory, &stream, bytes);
+        let (served, struck) = self.with_fault(fault, |_| memory.allocate(&stream, bytes));
         self.judge_request(look, served.is_ok());
         let block = match served {
             Ok(block) => block,
@@ -90,14 +90,17 @@ impl World<'_> {
         // Work of a graph that captures now is ordered after nothing.
         let asked_of = if stream.order().is_capturing() { self.stand.judge.handle } else { handle };
         self.stand.born(range(&block), handle, asked_of);
+        let is_of_pool = !std::ptr::eq(memory, self.allocator);
+        self.tally.reached.add_if(is_of_pool, Feature::Pool);
         self.tally.addresses.push(block.address());
         self.pieces.insert(name, Piece::new(block, &stream));
         Some(())
     }
 
     pub(crate) fn free(&mut self, name: BlockName, way: Way, fault: Option<Fault>) -> Done {
+        let memory = self.memory_of(name);
         let block = self.take_owner(name)?;
-        let (freed, struck) = self.with_fault(fault, |world| match way {
+        let (freed, struck) = self.with_fault(fault, |_| match way {
             Way::Free => block.free(),
             Way::Drop => {
                 drop(block);
@@ -105,7 +108,7 @@ impl World<'_> {
             }
             Way::Raw => {
                 let raw = block.into_raw();
-                world.allocator.from_raw(raw).expect("it is allocated").free()
+                memory.from_raw(raw).expect("it is allocated").free()
             }
         });
         if let Err(error) = freed {

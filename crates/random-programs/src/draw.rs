@@ -3,7 +3,7 @@
 //! A draw keeps its own account of what is there (blocks, streams, events, graphs), so that nearly
 //! all operations find what they name; what the allocator makes of them it cannot know.
 
-use allocator::Policy;
+use allocator::{Bound, Policy};
 use cuda_sim::Schedule;
 
 use crate::chance::Chance;
@@ -78,7 +78,10 @@ impl Program {
         let thread_count = wishes.threads.unwrap_or(if chance.once_in(20) { 2 } else { 1 });
         let policies = [Policy::Default, Policy::Default, Policy::Deterministic, Policy::PyTorch];
         let drawn = chance.pick(&policies);
+        let (stream_bound, pool) = draw_bound_and_pool(seed);
         let setup = Setup {
+            stream_bound,
+            pool,
             schedule: wishes.schedule.clone().unwrap_or(Schedule::Seeded(seed)),
             policy: wishes.policy.unwrap_or(drawn),
             limit_bytes: chance.pick(&[None, Some(24 << 20), Some(48 << 20)]),
@@ -444,4 +447,21 @@ impl Drawing<'_> {
 
 fn join(chance: &mut Chance) -> Join {
     chance.pick(&[Join::Stream, Join::Event])
+}
+
+/// Whether the program has a bound on memory in flight, and a private pool beside its own memory:
+/// from a chance of their own, so that the rest of the program is drawn as without.
+fn draw_bound_and_pool(seed: u64) -> (Option<Bound>, Option<Policy>) {
+    let mut chance = Chance::new(!seed);
+    let bytes = chance.pick(&[0, 1 << 20, 6 << 20]);
+    let bounds = [
+        None,
+        None,
+        Some(Bound::on_host(bytes)),
+        Some(Bound::on_device(bytes)),
+        Some(Bound::on_host(bytes).with_allocated()),
+    ];
+    let pools =
+        [None, None, Some(Policy::Default), Some(Policy::Deterministic), Some(Policy::PyTorch)];
+    (chance.pick(&bounds), chance.pick(&pools))
 }

@@ -26,11 +26,13 @@ pub enum Feature {
     OutOfMemory,
     Threads,
     Gate,
+    Throttle,
+    Pool,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::OwnStream,
         Self::KnownOrder,
         Self::Completion,
@@ -48,6 +50,8 @@ impl Feature {
         Self::OutOfMemory,
         Self::Threads,
         Self::Gate,
+        Self::Throttle,
+        Self::Pool,
     ];
 
     fn bit(self) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use allocator::{Policy, Sabotage};
+use allocator::{Bound, Policy, Sabotage};
 use cuda_sim::Schedule;
 
 use crate::operation::Operation;
@@ -36,6 +36,10 @@ pub struct Setup {
     pub limit_bytes: Option<u64>,
     /// Its bound on pending bytes.
     pub pending_bytes_max: Option<u64>,
+    /// Its bound on each stream's memory in flight.
+    pub stream_bound: Option<Bound>,
+    /// Whether every third block is of a private pool, of which policy.
+    pub pool: Option<Policy>,
     /// Its source of memory.
     pub memory: Memory,
     /// Whether all streams share one hardware queue.

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use allocator::{Allocator, Config, PlainSource, Source, VmmSource};
+use allocator::{Allocator, Config, PlainSource, Pool, Source, StrandedCause, VmmSource};
 
 use crate::operation::Operation;
 use crate::outcome::{Feature, Finding, Outcome};
@@ -30,8 +30,10 @@ pub fn run(program: &Program) -> Outcome {
 
 fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
     let allocator = allocator(stand, &program.setup);
+    let config = allocator.config().clone();
+    let pool = program.setup.pool.map(|policy| allocator.create_pool(config.with_policy(policy)));
     let tally = if program.thread_count == 1 {
-        let mut world = World::new(stand, &allocator, &program.setup, 0, true);
+        let mut world = World::new(stand, &allocator, pool.as_ref(), &program.setup, 0, true);
         let steps = program.steps.iter().map(|step| &step.operation);
         // What goes wrong is told at once: what comes after it means nothing.
         steps.take_while(|_| stand.is_clean()).for_each(|operation| world.perform(operation));
@@ -40,7 +42,7 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
         world.end();
         world.tally
     } else {
-        run_threads(program, stand, &allocator)
+        run_threads(program, stand, &allocator, pool.as_ref())
     };
     for piece in stand.take_parcels() {
         stand.dead(piece.range);
@@ -54,6 +56,20 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
     assert_eq!((stats.allocated_bytes.current, stats.requested_bytes), (0, 0));
     if let Err(mismatch) = allocator.snapshot().check(&stats) {
         stand.report(Finding::WrongFigure(mismatch.to_string()));
+    }
+    if tally.faults == 0 {
+        check_stranded(stand, &allocator);
+    }
+    if let Some(pool) = pool {
+        check_pool(stand, &pool);
+        if tally.faults == 0 {
+            check_stranded(stand, pool.allocator());
+        }
+        drop(pool);
+        allocator.poll();
+        if tally.faults == 0 && !allocator.pools().is_empty() {
+            stand.report(Finding::WrongFigure(String::from("a complete pool does not go")));
+        }
     }
     drop(allocator);
     let mut findings = findings_before_the_end;
@@ -89,6 +105,8 @@ fn summed_up(
         (stats.cross_stream_splits, Feature::CrossStreamSplit),
         (stats.cross_stream_merges, Feature::CrossStreamMerge),
     ];
+    let throttled = stats.host_throttle_total + stats.device_throttle_total;
+    reached.add_if(0 < throttled, Feature::Throttle);
     for (count, feature) in counted {
         reached.add_if(0 < count, feature);
     }
@@ -105,12 +123,17 @@ fn summed_up(
 }
 
 /// Runs the threads of a program, one at a time, as the machine's schedule says.
-fn run_threads(program: &Program, stand: &Stand, allocator: &Allocator) -> Tally {
+fn run_threads(
+    program: &Program,
+    stand: &Stand,
+    allocator: &Allocator,
+    pool: Option<&Pool>,
+) -> Tally {
     let mut tallies: Vec<Tally> = Vec::new();
     tallies.resize_with(program.thread_count, Tally::default);
     let bodies = tallies.iter_mut().enumerate().map(|(thread, tally)| {
         let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-            let mut world = World::new(stand, allocator, &program.setup, thread, false);
+            let mut world = World::new(stand, allocator, pool, &program.setup, thread, false);
             let own = program.steps.iter().filter(|step| step.thread == thread);
             let operations = own.map(|step| &step.operation);
             operations.for_each(|operation: &Operation| world.perform(operation));
@@ -137,6 +160,7 @@ fn allocator(stand: &Stand, setup: &Setup) -> Allocator {
     let mut config = Config::default().with_policy(setup.policy);
     config.limit_bytes = setup.limit_bytes;
     config.pending_bytes_max = setup.pending_bytes_max;
+    config.stream_bound = setup.stream_bound;
     if let Some(Broken::Allocator(sabotage)) = setup.broken {
         assert!(cfg!(feature = "broken"), "built without the feature that leaves checks out");
         config.sabotage = Some(sabotage);
@@ -151,4 +175,23 @@ fn allocator(stand: &Stand, setup: &Setup) -> Allocator {
         },
     };
     Allocator::with_source(&stand.context, config, source).expect("an allocator")
+}
+
+/// A private pool ends as the allocator does, and so do its figures.
+fn check_pool(stand: &Stand, pool: &Pool) {
+    let stats = pool.allocator().stats();
+    assert_eq!((stats.allocation_count, stats.allocated_bytes.current), (0, 0));
+    if let Err(mismatch) = pool.allocator().snapshot().check(&stats) {
+        stand.report(Finding::WrongFigure(mismatch.to_string()));
+    }
+}
+
+/// Once all is complete, and the device was asked, nothing is stranded but what the policy keeps
+/// apart.
+fn check_stranded(stand: &Stand, allocator: &Allocator) {
+    allocator.poll();
+    let stranded = allocator.stranded();
+    if stranded.total_bytes() != stranded.bytes_of(StrandedCause::Policy) {
+        stand.report(Finding::WrongFigure(format!("at the end: {stranded}")));
+    }
 }

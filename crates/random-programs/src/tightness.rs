@@ -5,7 +5,7 @@
 //! threads would change what was seen, so programs of several threads do not look.
 
 use allocator::{
-    BlockSnapshot, Policy, PoolKind, SMALL_BYTES_MAX, SegmentSnapshot, Snapshot, Stats,
+    Allocator, BlockSnapshot, Policy, PoolKind, SMALL_BYTES_MAX, SegmentSnapshot, Snapshot, Stats,
 };
 use streams::{Point, Stream};
 
@@ -13,30 +13,36 @@ use crate::outcome::Finding;
 use crate::world::World;
 
 /// What was seen before a request.
-pub(crate) struct Look {
+pub(crate) struct Look<'stand> {
+    memory: &'stand Allocator,
     /// Where a block, or neighbours, lay that the request could have had at once.
     fit: Option<u64>,
     bytes: u64,
     stats: Stats,
 }
 
-impl World<'_> {
+impl<'stand> World<'stand> {
     /// Looks at what is there before a request, if this program looks.
-    pub(crate) fn look(&self, stream: &Stream, bytes: u64) -> Option<Look> {
+    pub(crate) fn look(
+        &self,
+        memory: &'stand Allocator,
+        stream: &Stream,
+        bytes: u64,
+    ) -> Option<Look<'stand>> {
         // Inside a capture only what is complete will do, and a fit is told for known order.
         if !self.setup.looks || !self.alone || stream.order().is_capturing() {
             return None;
         }
-        let stats = self.allocator.stats();
-        let snapshot = self.allocator.snapshot();
+        let stats = memory.stats();
+        let snapshot = memory.snapshot();
         self.check_figures(&stats, &snapshot);
-        Some(Look { fit: self.find_fit(&snapshot, stream, bytes), bytes, stats })
+        Some(Look { memory, fit: self.find_fit(&snapshot, stream, bytes), bytes, stats })
     }
 
     /// No request waits, grows or fails while a block that is ready fits (R10).
-    pub(crate) fn judge_request(&self, look: Option<Look>, served: bool) {
-        let Some(Look { fit: Some(address), bytes, stats: before }) = look else { return };
-        let after = self.allocator.stats().served_by;
+    pub(crate) fn judge_request(&self, look: Option<Look<'_>>, served: bool) {
+        let Some(Look { memory, fit: Some(address), bytes, stats: before }) = look else { return };
+        let after = memory.stats().served_by;
         let costly = [
             ("waited on the device", before.served_by.device_wait, after.device_wait),
             ("grew", before.served_by.growth, after.growth),
@@ -65,21 +71,26 @@ impl World<'_> {
     /// is complete, and so known to every stream, counts always.
     fn find_fit(&self, snapshot: &Snapshot, stream: &Stream, bytes: u64) -> Option<u64> {
         let kind = if SMALL_BYTES_MAX < bytes { PoolKind::Large } else { PoolKind::Small };
-        let crosses = self.setup.policy.crosses_streams();
+        let crosses = snapshot.policy.crosses_streams();
         let own = stream.order().slot();
         let may_serve =
             |segment: &&SegmentSnapshot| segment.kind == kind && (crosses || segment.stream == own);
         let segments = snapshot.segments.iter().filter(may_serve);
         let runs =
             segments.flat_map(|segment| segment.blocks.split(|block| !block.state.is_free()));
-        let ready = runs.flat_map(|run| self.ready_parts(run, stream));
+        let ready = runs.flat_map(|run| self.ready_parts(snapshot.policy, run, stream));
         ready.filter(|(_, size)| bytes <= *size).map(|(address, _)| address).next()
     }
 
     /// The parts of a run of free neighbours that are ready: all of it, or what is complete.
-    fn ready_parts(&self, run: &[BlockSnapshot], stream: &Stream) -> Vec<(u64, u64)> {
+    fn ready_parts(
+        &self,
+        policy: Policy,
+        run: &[BlockSnapshot],
+        stream: &Stream,
+    ) -> Vec<(u64, u64)> {
         let order = stream.order();
-        let settled = self.setup.policy == Policy::Deterministic;
+        let settled = policy == Policy::Deterministic;
         let knows = |point: &Point| {
             if settled { order.knows_settled(*point) } else { order.knows(*point) }
         };

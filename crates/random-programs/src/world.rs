@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allocator::Allocator;
+use allocator::{Allocator, Pool};
 use cuda_sim::FaultPlan;
 use cuda_sys::CUresult;
 use streams::{Event, Stream};
@@ -29,6 +29,8 @@ pub(crate) struct Known {
 pub(crate) struct World<'stand> {
     pub(crate) stand: &'stand Stand,
     pub(crate) allocator: &'stand Allocator,
+    /// A private pool for every third block.
+    pool: Option<&'stand Pool>,
     pub(crate) setup: &'stand Setup,
     pub(crate) thread: usize,
     /// Whether no other thread runs.
@@ -62,6 +64,7 @@ impl<'stand> World<'stand> {
     pub(crate) fn new(
         stand: &'stand Stand,
         allocator: &'stand Allocator,
+        pool: Option<&'stand Pool>,
         setup: &'stand Setup,
         thread: usize,
         alone: bool,
@@ -70,6 +73,7 @@ impl<'stand> World<'stand> {
         Self {
             stand,
             allocator,
+            pool,
             setup,
             thread,
             alone,
@@ -82,6 +86,14 @@ impl<'stand> World<'stand> {
             gates: Vec::new(),
             next_word: first_word + 1,
             tally: Tally::default(),
+        }
+    }
+
+    /// Whose memory a block is of.
+    pub(crate) fn memory_of(&self, block: BlockName) -> &'stand Allocator {
+        match self.pool {
+            Some(pool) if block.0.is_multiple_of(3) => pool.allocator(),
+            Some(_) | None => self.allocator,
         }
     }
 

@@ -47,7 +47,7 @@
 //! | `tensor.pin_memory()` | [`PinnedBuffer`] |
 //! | `copy_(…, non_blocking=True)` | [`DeviceBuffer::copy_from_pinned`] |
 //! | `torch.cuda.graph(g)`, `g.replay()` | [`Stream::begin_capture`], [`GraphExec::launch`] |
-//! | `torch.cuda.memory_stats()` | [`Runtime::stats`] |
+//! | `torch.cuda.memory_stats()`, `memory_summary()` | [`Runtime::stats`], its `Display` |
 //! | `torch.cuda.MemPool()`, `use_mem_pool(pool)` | [`Runtime::create_pool`], [`CurrentPool`] |
 //! | `active_bytes` minus `allocated_bytes` | `pending_bytes` of [`Stats`] |
 //! | `torch.cuda.memory_snapshot()` | [`Allocator::snapshot`] |

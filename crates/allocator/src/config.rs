@@ -3,7 +3,9 @@
 use crate::bound::{Bound, BoundCounts};
 use crate::bytes::Bytes;
 
-/// What may decide between waiting, asking the device and growing (R4, R9).
+/// What may decide between waiting, asking the device and growing (R4, R9). Of an allocator, and of
+/// each of its pools; what each may and may not do stands side by side in
+/// `docs/policies-and-pools.md`.
 ///
 /// Under every policy a request is first served from the pool of its kind: small requests (up to
 /// 1 MiB) grow their own pool rather than cut into a free large block, and the other pool is

@@ -42,6 +42,7 @@ pub mod observe;
 mod snapshot;
 mod snapshot_check;
 mod stats;
+mod summary;
 
 mod bytes;
 mod size_class;

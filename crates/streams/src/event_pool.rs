@@ -27,8 +27,9 @@ impl EventPool {
 
     /// Gives an event back. Streams that were told to wait for it keep the record they wait for.
     pub(crate) fn give(&self, event: DriverEvent) {
-        if self.is_timed() && !event.is_timed() {
-            // It makes room for one that keeps time.
+        let is_outdated = self.is_timed() && !event.is_timed();
+        if is_outdated || self.context.is_forked() {
+            // It makes room for one that keeps time; or the pool's lock may be held for ever.
             drop(event);
         } else {
             lock(&self.free).push(event);

@@ -105,6 +105,10 @@ fn keep_last(closed: &Mutex<Vec<(StreamOrder, Point)>>, order: &StreamOrder, poi
 
 impl Drop for Gates {
     fn drop(&mut self) {
+        if self.memory().is_forked() {
+            // They are for the parent to open.
+            return;
+        }
         self.open_all();
         let closed = std::mem::take(&mut *lock(&self.closed));
         let passed = closed.iter().try_for_each(|(order, point)| order.synchronize_point(*point));

@@ -245,6 +245,9 @@ impl GraphExec {
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
+        if self.context.is_forked() {
+            return;
+        }
         let raw = self.raw.take();
         let replays = std::mem::take(&mut *lock(&self.replays));
         let mut fences = Vec::new();

@@ -174,6 +174,9 @@ impl StreamHandle {
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
+        if self.core.context.raw.is_forked() {
+            return;
+        }
         self.retire();
         if self.core.context.raw.first_error().is_some() {
             self.core.cancel_host_functions();

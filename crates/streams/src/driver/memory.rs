@@ -99,6 +99,11 @@ impl DriverHostMemory {
         self.leaked = true;
     }
 
+    /// Whether this process is a fork of the memory's own.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.context.is_forked()
+    }
+
     /// Whether no call may be made now that waits for running work.
     pub(crate) fn is_blocking_forbidden(&self) -> bool {
         self.context.is_blocking_forbidden()

@@ -165,11 +165,10 @@ impl Entries {
                 let stream = self.stream(now_ns, stream)?;
                 self.put(now_ns, &Item::Use { block, stream, kind, place })
             }
-            // A block has one home in the trace: its new one uses it until the free.
             What::Moved { address, stream } => {
                 let Some(block) = self.block_at(address) else { return Ok(()) };
-                let (stream, kind) = (self.stream(now_ns, stream)?, UseKind::UntilFree);
-                self.put(now_ns, &Item::Use { block, stream, kind, place })
+                let stream = self.stream(now_ns, stream)?;
+                self.put(now_ns, &Item::Move { block, stream, place })
             }
             What::Held { address } => {
                 let Some(live) = self.blocks.get_mut(&address) else { return Ok(()) };

@@ -34,7 +34,7 @@ fn help_and_version_are_results() {
         (&["--help"][..], "replay"),
         (&["help", "replay"], "--trace-device"),
         (&["replay", "--help"], "--verify"),
-        (&["advise", "--help"], "stream trace"),
+        (&["advise", "--help"], "WELLSPRING_RECORD"),
         (&["--version"], "wellspring 0."),
     ] {
         let said = wellspring(line);

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed step fails its test")]
 
+mod advice_taken;
 mod advise;
 mod bad_files;
 mod capacity;

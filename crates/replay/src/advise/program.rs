@@ -196,6 +196,13 @@ impl Builder {
             Item::Use { block, stream, kind, place } => {
                 self.note_use(*block, *stream, *kind, *place);
             }
+            Item::Move { block, stream, .. } => {
+                if let Some(facts) = self.program.blocks.get_mut(block.index()) {
+                    // The new home comes after the old one, and after its own work anyway.
+                    facts.home = *stream;
+                    facts.uses.retain(|used| used.stream != *stream);
+                }
+            }
             Item::Free { block, place } => self.free(*block, *place, now),
             _ => {}
         }

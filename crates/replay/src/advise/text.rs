@@ -93,6 +93,7 @@ fn write_use(out: &mut String, used: &UseAdvice) -> std::fmt::Result {
 
 fn write_lags(out: &mut String, group: &GroupAdvice) -> std::fmt::Result {
     let Some(never) = &group.never else { return Ok(()) };
+    writeln!(out, "    {:<24}{:>12}{:>14}{:>14}", "", "time", "peak", "stands still")?;
     let mut row = |mark: &str, name: &str, predicted: &Prediction| {
         writeln!(
             out,

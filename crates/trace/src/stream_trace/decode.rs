@@ -44,7 +44,7 @@ pub(super) fn decode(bytes: &[u8], numbers: &Numbers) -> Result<(u64, Decoded), 
         tag::TEXT..=tag::DEVICE_TIME => fields.program(tag)?,
         tag::RECORD..=tag::PASSED => fields.order(tag)?,
         tag::ALLOCATE..=tag::FREE => fields.block_life(tag)?,
-        tag::SEGMENT..=tag::FIGURE => fields.other(tag)?,
+        tag::SEGMENT..=tag::MOVE => fields.other(tag)?,
         _ => return Ok((host_ns, Decoded::Unknown)),
     };
     Ok((host_ns, Decoded::Item(item)))
@@ -148,7 +148,8 @@ impl Fields<'_> {
             tag::CAPTURE => {
                 Item::Capture { stream: self.stream()?, begins: self.flag()?, place: self.place()? }
             }
-            _ => Item::Figure { name: self.text()?, value: self.body.number()? },
+            tag::FIGURE => Item::Figure { name: self.text()?, value: self.body.number()? },
+            _ => Item::Move { block: self.block()?, stream: self.stream()?, place: self.place()? },
         })
     }
 

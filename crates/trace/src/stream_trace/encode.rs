@@ -32,6 +32,7 @@ pub(super) mod tag {
     pub(in super::super) const OUT_OF_MEMORY: u8 = 19;
     pub(in super::super) const CAPTURE: u8 = 20;
     pub(in super::super) const FIGURE: u8 = 21;
+    pub(in super::super) const MOVE: u8 = 22;
 }
 
 /// Writes fields one behind the other.
@@ -168,7 +169,7 @@ pub(super) fn encode(item: &Item, host_ns: u64, numbers: &Numbers, out: &mut Vec
             });
             to.place(*place);
         }
-        Item::UseEnd { block, stream, place } => {
+        Item::UseEnd { block, stream, place } | Item::Move { block, stream, place } => {
             to.block(*block).number(stream.0).place(*place);
         }
         Item::Hold { block, place } | Item::Free { block, place } => {
@@ -223,5 +224,6 @@ fn tag_of(item: &Item) -> u8 {
         Item::OutOfMemory { .. } => tag::OUT_OF_MEMORY,
         Item::Capture { .. } => tag::CAPTURE,
         Item::Figure { .. } => tag::FIGURE,
+        Item::Move { .. } => tag::MOVE,
     }
 }

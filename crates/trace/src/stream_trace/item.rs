@@ -304,6 +304,15 @@ pub enum Item {
         /// Where in the source.
         place: Option<PlaceNumber>,
     },
+    /// A block has another home, which comes after everything that the old one was given.
+    Move {
+        /// The block.
+        block: BlockNumber,
+        /// Its home from now on.
+        stream: StreamNumber,
+        /// Where in the source.
+        place: Option<PlaceNumber>,
+    },
     /// Memory came from the device, or went back.
     Segment {
         /// Where it begins.

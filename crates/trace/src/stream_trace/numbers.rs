@@ -34,6 +34,7 @@ impl Numbers {
             | Item::Passed { .. }
             | Item::Use { .. }
             | Item::UseEnd { .. }
+            | Item::Move { .. }
             | Item::Hold { .. }
             | Item::HoldEnd { .. }
             | Item::Free { .. }
@@ -78,7 +79,9 @@ impl Numbers {
                 self.subject(*subject)?;
                 self.place(*place)
             }
-            Item::Use { block, stream, place, .. } | Item::UseEnd { block, stream, place } => {
+            Item::Use { block, stream, place, .. }
+            | Item::UseEnd { block, stream, place }
+            | Item::Move { block, stream, place } => {
                 self.block(*block)?;
                 self.stream(*stream)?;
                 self.place(*place)

@@ -149,6 +149,7 @@ impl Inventor {
                 1 => Item::OutOfMemory { stream: stream?, requested_bytes: b, place },
                 _ => Item::Capture { stream: stream?, begins: b.is_multiple_of(2), place },
             },
+            20 => Item::Move { block: block?, stream: stream?, place },
             _ => Item::Figure { name: "peak".into(), value: a },
         })
     }
@@ -173,7 +174,7 @@ fn items(seeds: &[(u8, [u64; 4])]) -> Vec<(u64, Item)> {
     let mut now = 0;
     let mut list = Vec::new();
     for &(kind, numbers) in seeds {
-        let Some(item) = maker.program_item(kind % 21, numbers) else { continue };
+        let Some(item) = maker.program_item(kind % 22, numbers) else { continue };
         maker.count(&item);
         now += numbers[0] % 1_000_000;
         list.push((now, item));
@@ -210,7 +211,7 @@ fn every_kind() -> Vec<(u64, Item)> {
     let mut seeds = Vec::new();
     let mut word = 1_u64;
     for round in 0..6 {
-        for kind in 0..21 {
+        for kind in 0..22 {
             word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(kind + round);
             // The kinds that share a number come one after the other.
             let first = if kind == 19 { round } else { word };
@@ -262,7 +263,7 @@ fn every_kind_of_entry_is_among_those_tested() {
     let list = every_kind();
     let tags: std::collections::HashSet<_> =
         list.iter().map(|(_, item)| std::mem::discriminant(item)).collect();
-    assert_eq!(tags.len(), 21, "one for each kind but the end");
+    assert_eq!(tags.len(), 22, "one for each kind but the end");
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
     let test_count = targets.iter().filter(|target| target.usage == Use::Test).count();
     ensure!(0 < test_count, "no package has both a `gpu` feature and a test called `gpu`");
     make_empty(folder)?;
+    // A pack that is given up half-way is known as one, and may be made anew.
+    Manifest::new(String::from("unfinished"), String::new(), Vec::new()).write(folder)?;
     let mut entries = Vec::new();
     for target in &targets {
         let built = target.build(&shell)?;

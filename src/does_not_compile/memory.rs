@@ -389,7 +389,7 @@ pub(crate) struct PinnedMemoryIsNotFreedWhileItIsRead;
 
 /// A buffer holds plain data only.
 ///
-/// ```compile_fail,E0277
+/// ```compile_fail,E0599
 /// # use wellspring::{launch::{Reads, Writes}, streams::{DeviceSpan, RawSpan}, *};
 /// fn program(runtime: &Runtime, stream: &Stream) -> Result<(), Error> {
 ///     DeviceBuffer::<Box<u32>>::new(runtime, stream, 1)?;

@@ -43,7 +43,7 @@ unsafe impl DeviceOwner for Block {
         Ok(UseTicket::default())
     }
 
-    fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
+    unsafe fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
         self.with_use(stream.order(), |record| {
             record.open_count = record.open_count.saturating_sub(1);
             match used {

@@ -6,9 +6,7 @@
 
 use std::fmt;
 
-use smallvec::SmallVec;
-
-use crate::driver::{DeviceOwner, DriverStream};
+use crate::driver::{DeviceOwner, DriverStream, OpenUses};
 use crate::error::Error;
 use crate::memory::check_part;
 use crate::observe::{Operation, Told};
@@ -166,11 +164,11 @@ pub(crate) fn submit_with(
     captured: WhenCaptured,
     call: impl FnOnce(&DriverStream) -> Result<(), Error>,
 ) -> Result<Submission, Error> {
-    let mut begun = Begun { stream, uses: SmallVec::new(), used: Used::Never };
+    let mut open = OpenUses::new(stream);
     for &(memory, access) in uses {
-        let ticket = memory.owner.begin_use(stream, access)?;
-        begun.uses.push((memory.owner, ticket));
+        open.begin(memory.owner, access)?;
     }
+    open.submitting();
     let hold = || {
         let holds = || uses.iter().map(|(memory, _)| memory.owner.hold()).collect();
         (captured == WhenCaptured::Held).then(holds)
@@ -182,27 +180,12 @@ pub(crate) fn submit_with(
         called = true;
         Ok(())
     });
-    begun.used = match &submitted {
+    open.end(match &submitted {
         Ok(submission) if submission.is_captured() => Used::ByGraph,
         Ok(submission) => Used::Until(submission.point()),
         // The call was made, and what came after it failed: until all that is queued is done.
         Err(_) if called => Used::Until(stream.order().position()),
         Err(_) => Used::Never,
-    };
+    });
     submitted
-}
-
-/// Tells every owner the end, on every way out.
-struct Begun<'a> {
-    stream: &'a Stream,
-    uses: SmallVec<[(&'a dyn DeviceOwner, UseTicket); 4]>,
-    used: Used,
-}
-
-impl Drop for Begun<'_> {
-    fn drop(&mut self) {
-        for &(memory, ticket) in &self.uses {
-            memory.end_use(self.stream, ticket, self.used);
-        }
-    }
 }

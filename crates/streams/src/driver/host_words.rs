@@ -70,7 +70,7 @@ unsafe impl DeviceOwner for WordOnDevice<'_> {
         Ok(UseTicket::default())
     }
 
-    fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
+    unsafe fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
         if let Used::Until(point) = used {
             (self.used)(stream, point);
         }

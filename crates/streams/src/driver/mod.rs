@@ -36,6 +36,7 @@ pub(crate) use host_words::WordOnDevice;
 pub use launch::ParameterValue;
 pub(crate) use launch::{DriverFunction, DriverModule, Shape};
 pub(crate) use memory::{DriverHostMemory, DriverMemory};
+pub(crate) use owner::OpenUses;
 pub use owner::{DeviceOwner, RawSpan};
 pub(crate) use stream::{DriverStream, Special};
 pub(crate) use vmm::{DriverPhysical, DriverRange, granularity};

@@ -2,6 +2,8 @@
 
 use std::any::Any;
 
+use smallvec::SmallVec;
+
 use crate::error::Error;
 use crate::launch::{DeviceSlice, DeviceSliceMut};
 use crate::stream::Stream;
@@ -33,7 +35,11 @@ pub unsafe trait DeviceOwner {
     fn begin_use(&self, stream: &Stream, access: Access) -> Result<UseTicket, Error>;
 
     /// The use that `ticket` was given for is `used`.
-    fn end_use(&self, stream: &Stream, ticket: UseTicket, used: Used);
+    ///
+    /// # Safety
+    /// - `ticket` is of a use of this owner on this stream that was begun and has not ended.
+    /// - Nothing but that use, and so nothing queued after `used`, rests on it.
+    unsafe fn end_use(&self, stream: &Stream, ticket: UseTicket, used: Used);
 
     /// Keeps the memory alive, for a graph that uses it.
     fn hold(&self) -> Box<dyn Any + Send>;
@@ -102,7 +108,7 @@ unsafe impl DeviceOwner for RawSpan {
         Ok(UseTicket::default())
     }
 
-    fn end_use(&self, _: &Stream, _: UseTicket, _: Used) {}
+    unsafe fn end_use(&self, _: &Stream, _: UseTicket, _: Used) {}
 
     fn hold(&self) -> Box<dyn Any + Send> {
         Box::new(())
@@ -118,3 +124,49 @@ impl DeviceBytes for RawSpan {
 /// A raw span is taken for whatever the kernel was declared with.
 impl<T> DeviceSlice<T> for RawSpan {}
 impl<T> DeviceSliceMut<T> for RawSpan {}
+
+/// The uses of one operation: begun before it is submitted, ended after it. While it is being
+/// submitted they stay open on the way out of a panic, and last for all of the stream (O13).
+pub(crate) struct OpenUses<'a> {
+    stream: &'a Stream,
+    uses: SmallVec<[(&'a dyn DeviceOwner, UseTicket); 4]>,
+    used: Option<Used>,
+}
+
+impl<'a> OpenUses<'a> {
+    pub(crate) fn new(stream: &'a Stream) -> Self {
+        Self { stream, uses: SmallVec::new(), used: Some(Used::Never) }
+    }
+
+    #[track_caller]
+    pub(crate) fn begin(
+        &mut self,
+        owner: &'a dyn DeviceOwner,
+        access: Access,
+    ) -> Result<(), Error> {
+        let ticket = owner.begin_use(self.stream, access)?;
+        self.uses.push((owner, ticket));
+        Ok(())
+    }
+
+    /// The driver is about to be called: what is used cannot be said before [`OpenUses::end`].
+    pub(crate) fn submitting(&mut self) {
+        self.used = None;
+    }
+
+    /// The submission found this.
+    pub(crate) fn end(mut self, used: Used) {
+        self.used = Some(used);
+    }
+}
+
+impl Drop for OpenUses<'_> {
+    fn drop(&mut self) {
+        let Some(used) = self.used else { return };
+        for &(owner, ticket) in &self.uses {
+            // SAFETY: the ticket is the one that `begin` got of this owner for this stream, and
+            // the list goes with this; `used` covers the one operation it was begun for.
+            unsafe { owner.end_use(self.stream, ticket, used) };
+        }
+    }
+}

@@ -3,13 +3,16 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use cuda_sim::{Access as Touched, FaultPlan, KernelBody, Schedule};
+use cuda_sim::{Access as Touched, FaultPlan, KernelBody, Machine, Schedule};
 use cuda_sys::CUresult;
 use streams::launch::{DeviceSlice, DeviceSliceMut, Reads, ReadsWrites, Writes};
+use streams::observe::{Happening, Observer, What};
 use streams::{
-    Access, CaptureMode, CurrentStream, DeviceBytes, DeviceOwner, DevicePart, DeviceSpan, Error,
-    Kernel, Module, Stream, StreamOptions, UseTicket, Used,
+    Access, CaptureMode, CurrentStream, DeviceBytes, DeviceOwner, DevicePart, DeviceSpan, Driver,
+    Error, Kernel, Module, Stream, StreamOptions, UseTicket, Used,
 };
 
 use crate::rig::{Block, Rig};
@@ -97,7 +100,7 @@ unsafe impl DeviceOwner for Diary {
         Ok(UseTicket(entries.len() as u64 - 1))
     }
 
-    fn end_use(&self, _: &Stream, ticket: UseTicket, used: Used) {
+    unsafe fn end_use(&self, _: &Stream, ticket: UseTicket, used: Used) {
         let at = usize::try_from(ticket.0).unwrap();
         self.entries.borrow_mut()[at].1 = Some(used);
     }
@@ -287,4 +290,28 @@ fn a_pool_gives_its_streams_in_turn() {
     assert_eq!(turns[..3], turns[3..]);
     assert_eq!(pool.streams().len(), 3);
     assert!(turns[0] != turns[1] && turns[1] != turns[2]);
+}
+
+/// Whoever watches is not to panic; one who does is told of work that is queued.
+struct Startled;
+
+impl Observer for Startled {
+    fn observe(&self, happening: &Happening<'_>) {
+        assert!(!matches!(happening.what, What::Submitted { .. }), "somebody submits");
+    }
+}
+
+/// Was: on the way out of a panic the use was ended as one that was refused, though the call had
+/// been made.
+#[test]
+fn o13_a_panic_while_the_call_is_made_leaves_the_use_open() {
+    let machine = Machine::builder().build();
+    let driver = Driver::from_table_observed(machine.table(), Arc::new(Startled)).unwrap();
+    let context = driver.device(0).unwrap().primary_context().unwrap();
+    let rig = Rig { context, driver, machine };
+    let (stream, block) = (rig.stream(), rig.block());
+    let diary = Diary::of(&block);
+    let filled = catch_unwind(AssertUnwindSafe(|| stream.fill_bytes(&diary, 0, 8, 1)));
+    assert!(filled.is_err());
+    assert_eq!(*diary.entries.borrow(), [(Access::Write, None)]);
 }

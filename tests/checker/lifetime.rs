@@ -87,9 +87,9 @@ fn a_copy_from_a_span_is_not_told(stage: &Stage, broken: bool) {
     let mut buffer = stage.buffer(home);
     stage.write(home, &mut buffer);
     user.wait_stream(home).expect("a wait");
-    let mut target = stage.buffer(user);
+    let target = stage.buffer(user);
     let bytes = buffer.bytes();
-    let copied = user.copy_on_device(&mut target, 0, &raw(&buffer), 0, bytes);
+    let copied = user.copy_on_device(&target, 0, &raw(&buffer), 0, bytes);
     let _queued = copied.expect("a copy");
     if !broken {
         // Order instead of a word: the home comes after the copy.

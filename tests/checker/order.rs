@@ -128,13 +128,13 @@ fn a_host_copy_does_not_wait(stage: &Stage, broken: bool) {
 
 fn parts_of_two_writers_overlap(stage: &Stage, broken: bool) {
     let [home, one, other] = &stage.streams;
-    let mut buffer = stage.buffer(home);
+    let buffer = stage.buffer(home);
     one.wait_stream(home).expect("a wait");
     other.wait_stream(home).expect("a wait");
     let half = buffer.bytes() / 2;
     let start = if broken { half - 4 } else { half };
-    let first = one.fill_bytes(&mut buffer, 0, half, 1);
-    let second = other.fill_bytes(&mut buffer, start, half, 2);
+    let first = one.fill_bytes(&buffer, 0, half, 1);
+    let second = other.fill_bytes(&buffer, start, half, 2);
     let _queued: [Submission; 2] = [first, second].map(|queued| queued.expect("a fill"));
 }
 

@@ -19,6 +19,13 @@ const fn step(words: &'static str) -> Step {
     Step { words, environment: &[] }
 }
 
+/// An example on the simulated device under the checker, which aborts it if it finds anything.
+const fn checked(words: &'static str) -> Step {
+    const ENVIRONMENT: &[(&str, &str)] =
+        &[("WELLSPRING_DEVICE", "sim"), ("WELLSPRING_CHECK", "abort")];
+    Step { words, environment: ENVIRONMENT }
+}
+
 const STEPS: &[Step] = &[
     step("cargo fmt --all --check"),
     step("cargo clippy --workspace --all-targets --all-features -- -D warnings"),
@@ -30,6 +37,11 @@ const STEPS: &[Step] = &[
     step("xtask bindgen --check"),
     step("xtask kernels --check"),
     step("xtask tidy"),
+    checked("cargo run --quiet --example record_stream"),
+    checked("cargo run --quiet --example wait_stream"),
+    checked("cargo run --quiet --example overlap_copy"),
+    checked("cargo run --quiet --example event_driven"),
+    checked("cargo run --quiet --example capture"),
 ];
 
 pub(crate) fn run() -> Result<()> {

@@ -191,6 +191,23 @@ fn l29_a_forgotten_capture_or_graph_keeps_what_it_uses() {
 
 #[test]
 #[expect(clippy::mem_forget, reason = "what a program may do")]
+fn l29_a_capture_that_is_forgotten_before_its_end_keeps_what_it_uses() {
+    let rig = Rig::new();
+    let stream = rig.runtime.create_stream().unwrap();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&rig.runtime, &rig.home, LEN).unwrap();
+    rig.home.synchronize().unwrap();
+    let address = buffer.address();
+    let capture = stream.begin_capture(CaptureMode::Relaxed).unwrap();
+    buffer.fill(&stream, 1).unwrap();
+    std::mem::forget(capture);
+    drop(buffer);
+    let other = DeviceBuffer::<u32>::new(&rig.runtime, &rig.home, LEN).unwrap();
+    assert_ne!(other.address(), address);
+    assert_eq!(rig.pending(), 4 << 20, "held by a capture that goes on");
+}
+
+#[test]
+#[expect(clippy::mem_forget, reason = "what a program may do")]
 fn l29_forgotten_pinned_memory_is_never_given_back_under_a_copy() {
     let rig = Rig::new();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&rig.runtime, &rig.home, LEN).unwrap();

@@ -21,6 +21,7 @@ mod pace;
 mod planted;
 #[path = "../checker/mod.rs"]
 mod planted_faults;
+mod pool_threads;
 mod recorded;
 mod scheduled;
 mod short_lived;

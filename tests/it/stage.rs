@@ -46,7 +46,12 @@ impl<'machine> Stage<'machine> {
 
     /// Takes a block, and asks whether it was ready (S3).
     pub fn take(&self, stream: &Stream, bytes: u64) -> Block {
-        let block = self.allocator.allocate(stream, bytes).expect("memory");
+        self.take_from(&self.allocator, stream, bytes)
+    }
+
+    /// The same from the memory of another pool.
+    pub fn take_from(&self, memory: &Allocator, stream: &Stream, bytes: u64) -> Block {
+        let block = memory.allocate(stream, bytes).expect("memory");
         self.ranges.lock().expect("no overlap").add(range(&block));
         self.lend(stream, &block);
         block

@@ -96,24 +96,38 @@ impl Family {
         self.reap_with(Inner::synchronize_pending);
     }
 
+    /// The pools stay where others find them meanwhile: who runs out of memory waits for them.
     fn reap_with(&self, learn: impl Fn(&Inner)) {
-        for pool in self.take_abandoned() {
-            learn(&pool);
+        let abandoned = self.abandoned();
+        for pool in &abandoned {
+            learn(pool);
             if pool.trim(u64::MAX).is_err() {
                 pool.count_drop_error();
             }
-            // What is left is in use, or was not taken back by the driver.
-            if 0 < pool.reserved_bytes() {
-                self.add(&pool);
-            }
+        }
+        if !abandoned.is_empty() {
+            // Without the lock: what goes has nothing left, and makes no call.
+            drop(self.take_empty(&abandoned));
         }
     }
 
-    /// Takes out the pools that only the family has: no handle and no block can come back.
-    fn take_abandoned(&self) -> Vec<Arc<Inner>> {
+    /// The pools that only the family has: no handle and no block can come back.
+    fn abandoned(&self) -> Vec<Arc<Inner>> {
+        let private = self.private.lock();
+        let only_here = private.iter().flatten().filter(|pool| Arc::strong_count(pool) == 1);
+        only_here.map(Arc::clone).collect()
+    }
+
+    /// Takes out those of `abandoned` that have no memory left, and that nobody else has in hand.
+    fn take_empty(&self, abandoned: &[Arc<Inner>]) -> Vec<Arc<Inner>> {
         let mut private = self.private.lock();
         let Some(private) = &mut *private else { return Vec::new() };
-        private.extract_if(.., |pool| Arc::strong_count(pool) == 1).collect()
+        let goes = |pool: &mut Arc<Inner>| {
+            let is_one = abandoned.iter().any(|one| Arc::ptr_eq(one, pool));
+            // What is left is in use, or was not taken back by the driver.
+            is_one && Arc::strong_count(pool) == 2 && pool.reserved_bytes() == 0
+        };
+        private.extract_if(.., goes).collect()
     }
 
     /// Lets go of all private pools: the allocator is gone, and they keep themselves.
@@ -169,6 +183,12 @@ impl Inner {
     /// The most bytes that could ever be reserved for this pool.
     pub(crate) fn reach(&self) -> u64 {
         self.limit().min(self.family.limit())
+    }
+
+    /// Whether some thread is giving memory of this pool, or of another one, back to the device.
+    pub(crate) fn is_giving_back(&self) -> bool {
+        let gives = |pool: &Self| 0 < pool.counters.leaving.load(Ordering::Relaxed);
+        gives(self) || self.family.others(self).iter().any(|pool| gives(pool))
     }
 
     /// Gives back complete cached memory of the other pools; returns the bytes that went. A pool

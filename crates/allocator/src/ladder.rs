@@ -132,7 +132,7 @@ impl Inner {
     /// not failed.
     fn wait_for_leaving(&self, shard: &Shard, request: &Request<'_>) -> Result<Served, AllocError> {
         for _ in 0..LEAVING_LOOKS_MAX {
-            let was_leaving = 0 < self.counters.leaving.load(Ordering::Relaxed);
+            let was_leaving = self.is_giving_back();
             if let Some(served) = self.search_everything(shard, request) {
                 return Ok(Some(served));
             }

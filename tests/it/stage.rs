@@ -23,6 +23,7 @@ pub struct Stage<'machine> {
 
 impl<'machine> Stage<'machine> {
     pub fn new(machine: &'machine Machine, config: Config) -> Self {
+        allocator::set_yield_point(cuda_sim::yield_point);
         kernels::simulated::register(machine);
         let context = context(machine);
         let allocator = Allocator::new(&context, config).expect("an allocator");

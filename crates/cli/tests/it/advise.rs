@@ -65,3 +65,28 @@ fn what_is_no_trace_ends_with_2() {
         advise(&file, &[]).check_failure(2, &[part]);
     }
 }
+
+#[test]
+fn a_program_records_itself_where_the_environment_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.wst");
+    let trace = trace_file("side_stream");
+    let program = env!("CARGO_BIN_EXE_wellspring");
+    let output = std::process::Command::new(program)
+        .args(["replay", trace.to_str().unwrap(), "--device", "sim", "--quiet"])
+        .env("WELLSPRING_RECORD", &file)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // The command opens a runtime to look at the device, and one to serve the trace.
+    let second = folder.path().join("run.wst.2");
+    for file in [&file, &second] {
+        let said = advise(file, &["--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(!said.stdout.contains("has no end"), "{said:?}");
+    }
+    let advice = advise(&second, &["--json"]).json();
+    let blocks = |group: &serde_json::Value| group["blocks"].as_u64().unwrap();
+    let all: u64 = advice["groups"].as_array().unwrap().iter().map(blocks).sum();
+    assert_eq!(all, 399, "each early free of the trace was a use of another stream");
+}

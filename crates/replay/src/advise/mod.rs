@@ -22,5 +22,5 @@ mod text;
 pub use advice::{
     ADVICE_SCHEMA, Advice, AtLag, GroupAdvice, LagUnit, Measured, Prediction, UseAdvice, Verdict,
 };
-pub use report::{GROUPS_TRIED_MAX, advise};
+pub use report::{GROUPS_TRIED_MAX, STREAMS_RUN_MAX, advise};
 pub use snapshot::{HOLDERS_MAX, Holder, StreamGaps, advise_snapshot};

@@ -96,6 +96,8 @@ pub(super) struct Program {
     pub(super) allocator_wait_count: usize,
     /// Captured operations, which run with their graph only.
     pub(super) captured_count: usize,
+    /// Streams that run functions on the host.
+    host_streams: std::collections::BTreeSet<u32>,
     /// Streams whose raw handle was given out.
     pub(super) shared_count: usize,
 }
@@ -107,6 +109,11 @@ impl Program {
             builder.take(entry);
         }
         builder.finish()
+    }
+
+    /// Whether a stream's work waits for the host.
+    pub(super) fn waits_for_host(&self, stream: u32) -> bool {
+        self.host_streams.contains(&stream)
     }
 
     pub(super) fn operation(&self, number: OperationNumber) -> &OperationFacts {
@@ -233,6 +240,9 @@ impl Builder {
             recorded_end_ns: None,
         });
         self.submitted_ns.push(now);
+        if operation.kind == OperationKind::HostFunction {
+            self.program.host_streams.insert(stream.0);
+        }
         if is_absent {
             self.program.captured_count += usize::from(operation.is_captured);
             self.program.shared_count += usize::from(is_unknown);

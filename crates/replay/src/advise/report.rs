@@ -10,6 +10,9 @@ use super::simulate::{Change, Simulated, simulate};
 
 /// The most groups for which waits are tried; those that hold less are only listed.
 pub const GROUPS_TRIED_MAX: usize = 16;
+/// The most streams for which a recording is run on paper: the order between streams takes time
+/// and memory with their number.
+pub const STREAMS_RUN_MAX: usize = 1024;
 
 /// Says for each pattern of blocks that other streams use where a wait would cost nothing.
 ///
@@ -17,8 +20,15 @@ pub const GROUPS_TRIED_MAX: usize = 16;
 /// at most [`GROUPS_TRIED_MAX`] groups.
 #[must_use]
 pub fn advise(recording: &Recording, trace: impl Into<String>) -> Advice {
-    let program = Program::new(recording);
     let mut advice = Advice::empty(trace.into(), "stream_trace");
+    let stream_count = recording.streams.len();
+    if STREAMS_RUN_MAX < stream_count {
+        advice.notes.push(format!(
+            "the trace has {stream_count} streams; more than {STREAMS_RUN_MAX} are not run on paper"
+        ));
+        return advice;
+    }
+    let program = Program::new(recording);
     notes(recording, &program, &mut advice.notes);
     advice.recorded = Some(measured(recording, &program));
     let as_recorded = simulate(&program, &Change::default());
@@ -35,6 +45,7 @@ pub fn advise(recording: &Recording, trace: impl Into<String>) -> Advice {
         }
         advice.groups.push(group_advice);
     }
+    note_hosts(&program, &mut advice);
     if has_times {
         advice.advised = Some(search.accepted());
     }
@@ -81,6 +92,21 @@ fn notes(recording: &Recording, program: &Program, notes: &mut Vec<String>) {
     }
     if 0 < program.captured_count {
         notes.push(format!("{} captured operations are left out", program.captured_count));
+    }
+}
+
+/// A wait for a stream that waits for the host is a wait for the host (R5).
+fn note_hosts(program: &Program, advice: &mut Advice) {
+    let used = advice.groups.iter().filter(|group| group.verdict == Verdict::Wait);
+    let mut streams: Vec<u32> =
+        used.flat_map(|group| group.uses.iter().map(|used| used.stream)).collect();
+    streams.sort_unstable();
+    streams.dedup();
+    for stream in streams.into_iter().filter(|stream| program.waits_for_host(*stream)) {
+        advice.notes.push(format!(
+            "stream {stream} runs host functions: a wait for it waits for the host as well, so do \
+             not take the advice where the host waits for the one that is to wait"
+        ));
     }
 }
 

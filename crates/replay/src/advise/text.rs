@@ -44,15 +44,17 @@ fn write_runs(out: &mut String, advice: &Advice) -> std::fmt::Result {
 }
 
 fn write_group(out: &mut String, group: &GroupAdvice) -> std::fmt::Result {
-    let place = |place: &Option<String>| place.clone().unwrap_or_else(|| "?".to_owned());
+    let at = |place: &Option<String>, none: &str| {
+        place.as_ref().map_or_else(|| none.to_owned(), |place| format!("at {place}"))
+    };
     writeln!(
         out,
-        "{} of up to {} on stream {}, allocated at {}, freed at {}",
+        "{} of up to {} on stream {}, allocated {}, freed {}",
         counted(group.blocks, "block"),
         bytes(group.bytes_max),
         group.stream,
-        place(&group.allocated_at),
-        place(&group.freed_at),
+        at(&group.allocated_at, "somewhere"),
+        at(&group.freed_at, "by a drop"),
     )?;
     writeln!(
         out,

@@ -1,10 +1,11 @@
 //! Advice on recordings made by hand, of which the right answer is known by arithmetic.
 
+use proptest::prelude::*;
 use replay::advise::{Advice, LagUnit, Verdict, advise, advise_snapshot};
 use trace::pytorch::{ReadOptions, read_file};
 use trace::stream_trace::{
     Access, EventId, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber,
-    RecordNumber, Recording, ServedBy, StreamKind, StreamStart, Touch, UseKind, Writer,
+    RecordNumber, Recording, ServedBy, StreamKind, StreamStart, Subject, Touch, UseKind, Writer,
 };
 use trace::{BlockNumber, StreamNumber};
 
@@ -342,4 +343,84 @@ fn a_snapshot_is_told_that_it_has_no_uses_and_how_long_frees_waited() {
     let waited: u64 = advice.gaps.iter().map(|gaps| gaps.waited).sum();
     let expected = one_stream.trace(None).unwrap().operations().deferred_free_count;
     assert_eq!(waited, u64::try_from(expected).unwrap());
+}
+
+/// An item that may name what was not declared; such are passed over by the writer.
+fn any_item((kind, [a, b, c]): (u8, [u64; 3])) -> Item {
+    let small = |number: u64| u32::try_from(number % 8).unwrap();
+    let (stream, block) = (StreamNumber(small(a)), BlockNumber(small(b)));
+    let record = RecordNumber(small(c));
+    match kind % 11 {
+        0 => Item::Stream(StreamStart { id: a, kind: StreamKind::Owned, priority: 0, place: None }),
+        1 | 2 => Item::Operation(Operation {
+            stream,
+            kind: [OperationKind::Launch, OperationKind::HostFunction, OperationKind::Unknown]
+                [usize::try_from(c % 3).unwrap()],
+            is_captured: c.is_multiple_of(7),
+            name: None,
+            place: None,
+            touches: vec![Touch { block: Some(block), offset: a, bytes: b, access: Access::Read }],
+        }),
+        3 => Item::Record { stream, event: EventId(b), maker: Maker::Library, place: None },
+        4 => Item::Wait { stream, record: Some(record), maker: Maker::Library, place: None },
+        5 => Item::Allocate {
+            stream,
+            requested_bytes: b,
+            bytes: b,
+            address: c,
+            served_by: ServedBy::Growth,
+            place: None,
+        },
+        6 => Item::Use { block, stream, kind: UseKind::UntilFree, place: None },
+        7 => Item::Free { block, place: None },
+        8 => Item::DeviceTime {
+            operation: OperationNumber(small(a)),
+            start_ns: b.is_multiple_of(2).then_some(b.min(c)),
+            end_ns: b.max(c),
+        },
+        9 => Item::Synchronize {
+            subject: Subject::Stream(stream),
+            blocked_ns: b,
+            maker: Maker::Program,
+            place: None,
+        },
+        _ => Item::Move { block, stream, place: None },
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_trace_makes_advice_fail(
+        seeds in prop::collection::vec(
+            (any::<u8>(), prop::array::uniform3(prop_oneof![0..100_u64, any::<u64>()])),
+            0..80,
+        ),
+    ) {
+        let mut writer = Writer::new(Vec::new(), 0).unwrap();
+        for id in 0..3 {
+            let start = StreamStart { id, kind: StreamKind::Owned, priority: 0, place: None };
+            writer.put(0, &Item::Stream(start)).unwrap();
+        }
+        for seed in seeds {
+            let now = seed.1[0];
+            let _ = writer.put(now, &any_item(seed));
+        }
+        let bytes = writer.finish().unwrap();
+        let advice = advise(&Recording::load(bytes.as_slice()).unwrap(), "any");
+        prop_assert!(!advice.to_text().is_empty());
+        let line = advice.to_json().unwrap();
+        prop_assert_eq!(serde_json::from_str::<Advice>(&line).unwrap(), advice);
+    }
+}
+
+#[test]
+fn a_trace_with_very_many_streams_is_not_run() {
+    let mut writer = Writer::new(Vec::new(), 0).unwrap();
+    for id in 0..2000 {
+        let start = StreamStart { id, kind: StreamKind::Owned, priority: 0, place: None };
+        writer.put(0, &Item::Stream(start)).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let advice = advise(&Recording::load(bytes.as_slice()).unwrap(), "many");
+    assert!(advice.notes[0].contains("2000 streams"), "{:?}", advice.notes);
 }

@@ -12,6 +12,7 @@ use cudarc::nvrtc::Ptx;
 use cudarc_adapter::{Error, Neighbor, SharedBuffer};
 
 type Outcome = Result<bool, Box<dyn std::error::Error>>;
+type Step = fn(&Stage) -> Outcome;
 
 const LEN: usize = 1 << 20;
 /// How long a stream is kept busy that is to be late.
@@ -116,7 +117,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (spin, unknown) = (module.load_function("spin")?, context.new_stream()?);
     let stage = Stage { neighbor: Neighbor::new(&context)?, spin, home, other, unknown };
     stage.neighbor.stream(&stage.other)?;
-    let steps: [(&str, fn(&Stage) -> Outcome); 6] = [
+    let steps: [(&str, Step); 6] = [
         ("a read comes after the last write", a_read_comes_after_the_last_write),
         ("a write comes after every read", a_write_comes_after_every_read),
         ("a stream that nobody named is waited for", a_stream_that_nobody_named_is_waited_for),

@@ -162,7 +162,8 @@ fn allocator(stand: &Stand, setup: &Setup) -> Allocator {
     config.pending_bytes_max = setup.pending_bytes_max;
     config.stream_bound = setup.stream_bound;
     if let Some(Broken::Allocator(sabotage)) = setup.broken {
-        assert!(cfg!(feature = "broken"), "built without the feature that leaves checks out");
+        let can_break = cfg!(feature = "broken");
+        assert!(can_break, "built without the feature that leaves checks out");
         config.sabotage = Some(sabotage);
     }
     let plain =

@@ -4,6 +4,7 @@ mod buffers;
 mod opening;
 mod pools;
 mod views;
+mod waiting;
 
 use cuda_sim::{DeviceProfile, Schedule};
 

@@ -37,7 +37,8 @@ impl Block {
         });
         let home = inner.order_of(home).map(|order| (order.clone(), order.position()));
         let used = uses.iter().filter_map(|used| Some((used.order.clone(), used.point_at_free()?)));
-        home.into_iter().chain(used).collect()
+        // The home last: those that used the block mostly waited for it.
+        used.chain(home).collect()
     }
 }
 

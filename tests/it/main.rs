@@ -2,6 +2,8 @@
 //! a model, and for each check the proof that its absence is caught.
 #![deny(unsafe_code)]
 #![expect(clippy::indexing_slicing, reason = "a test that indexes wrongly is to fail")]
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "what is not expected is to be told from it")]
 #![expect(dead_code, unreachable_pub, reason = "two test binaries share scenarios and rig")]
 
 #[macro_use]

@@ -56,6 +56,7 @@ impl allocator::observe::Observer for Notes {
             MemoryWhat::HoldEnded { .. } => format!("hold ended{here}"),
             MemoryWhat::Freed { size, .. } => format!("freed {size}{here}"),
             MemoryWhat::OutOfMemory { requested, .. } => format!("no room for {requested}{here}"),
+            MemoryWhat::Moved { .. } => format!("moved{here}"),
             _ => "?".to_owned(),
         });
     }

@@ -94,7 +94,7 @@ impl Stage {
 
 /// So many steps; `bytes` in pieces of 2 MiB.
 fn steps(count: u64, step: impl Fn(u64) -> (u64, u64, [u64; 2])) -> Vec<Step> {
-    let all = (0..count).map(|index| step(index));
+    let all = (0..count).map(step);
     all.map(|(pieces, make, uses)| Step { bytes: pieces * PIECE, make, uses }).collect()
 }
 

@@ -137,8 +137,9 @@ pub fn checked() -> Result<Runtime, OpenError> {
 mod tests {
     use std::ffi::OsStr;
     use std::path::PathBuf;
+    use std::sync::Arc;
 
-    use super::Outlet;
+    use super::{Checking, Outlet};
 
     #[test]
     fn the_variable_names_an_outlet() {
@@ -149,5 +150,18 @@ mod tests {
         assert_eq!(parse("now"), Some(Outlet::Now));
         assert_eq!(parse("abort"), Some(Outlet::Abort));
         assert_eq!(parse("faults.txt"), Some(Outlet::File(PathBuf::from("faults.txt"))));
+    }
+
+    #[test]
+    fn a_file_gets_what_was_found_when_the_runtime_goes() {
+        let name = format!("wellspring-check-{}.txt", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        for _ in 0..2 {
+            let outlet = Outlet::File(path.clone());
+            drop(Checking { checker: Arc::new(outlet.checker()), outlet: Some(outlet) });
+        }
+        let written = std::fs::read_to_string(&path).expect("the file was written");
+        std::fs::remove_file(&path).expect("the file is there");
+        assert_eq!(written, "wellspring: the checker found 0 faults\n".repeat(2));
     }
 }

@@ -146,3 +146,19 @@ fn a_captured_use_and_its_hold_are_told() {
     ];
     assert_eq!(notes.take(), told);
 }
+
+#[test]
+fn the_checker_and_another_observer_both_hear_everything() {
+    let notes = Arc::new(Notes::default());
+    let runtime = Builder::new().observer(&notes).checked().simulated().expect("a device");
+    let (home, other) =
+        (runtime.create_stream().expect("a stream"), runtime.create_stream().expect("a stream"));
+    let mut buffer = DeviceBuffer::<u8>::new(&runtime, &home, 512).expect("memory");
+    let _filled = buffer.fill(&home, 1).expect("a fill");
+    let _filled = buffer.fill(&other, 2).expect("a fill");
+    runtime.synchronize().expect("all ends");
+    assert!(notes.take().iter().filter(|line| line.starts_with("submit")).count() == 2);
+    let reports = runtime.checker().expect("it is on").reports();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert_eq!(reports[0].kind, checker::Kind::UnorderedAccess);
+}

@@ -44,6 +44,14 @@ pub fn contexts(machine: &Machine) -> Vec<Context> {
     (0..count).map(context).collect()
 }
 
+/// The same with a checker that watches.
+pub fn checked_context(machine: &Machine, checker: &Arc<Checker>) -> Context {
+    let observer = Arc::<Checker>::clone(checker);
+    let driver = Driver::from_table_observed(machine.table(), observer);
+    let device = driver.expect("the simulated driver starts").device(0).expect("a device");
+    device.primary_context().expect("a context")
+}
+
 impl SimulatedRig {
     /// A rig on an H200 under a schedule.
     pub fn new(schedule: Schedule) -> Self {
@@ -73,10 +81,7 @@ impl SimulatedRig {
     /// A rig on an H200 under a schedule that this checker watches.
     pub fn checked_by(schedule: Schedule, checker: &Arc<Checker>) -> Self {
         let machine = machine(schedule, DeviceProfile::h200());
-        let observer = Arc::<Checker>::clone(checker);
-        let driver = Driver::from_table_observed(machine.table(), observer);
-        let device = driver.expect("the simulated driver starts").device(0).expect("a device");
-        let context = device.primary_context().expect("a context");
+        let context = checked_context(&machine, checker);
         let desk = Desk::checked(&context, Arc::clone(checker));
         let judge = desk.stream();
         Self { desk, judge, probed: RefCell::default(), machine }

@@ -1,15 +1,16 @@
 //! What the threads of one program share: a machine, an allocator, and what was found wrong.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use allocator::{Allocator, Block, Config};
+use checker::Checker;
 use cuda_sim::Machine;
 use kernels::launch::Kernels;
 use random_programs::LiveRanges;
 use streams::{Context, DeviceSpan, Stream, StreamOptions};
 
 use crate::scenarios::raw::uncounted;
-use crate::simulated_rig::context;
+use crate::simulated_rig::{checked_context, context};
 
 /// What threads share.
 pub struct Stage<'machine> {
@@ -23,10 +24,22 @@ pub struct Stage<'machine> {
 
 impl<'machine> Stage<'machine> {
     pub fn new(machine: &'machine Machine, config: Config) -> Self {
-        allocator::set_yield_point(cuda_sim::yield_point);
-        kernels::simulated::register(machine);
         let context = context(machine);
         let allocator = Allocator::new(&context, config).expect("an allocator");
+        Self::with(machine, context, allocator)
+    }
+
+    /// The same with a checker that watches.
+    pub fn checked(machine: &'machine Machine, config: Config, checker: &Arc<Checker>) -> Self {
+        let context = checked_context(machine, checker);
+        let observer = Arc::<Checker>::clone(checker);
+        let allocator = Allocator::new_observed(&context, config, observer);
+        Self::with(machine, context, allocator.expect("an allocator"))
+    }
+
+    fn with(machine: &'machine Machine, context: Context, allocator: Allocator) -> Self {
+        allocator::set_yield_point(cuda_sim::yield_point);
+        kernels::simulated::register(machine);
         let kernels = Kernels::load(&context).expect("the kernels load");
         let (ranges, wrong) = (Mutex::default(), Mutex::default());
         Self { machine, context, allocator, kernels, ranges, wrong }

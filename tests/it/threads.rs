@@ -1,8 +1,9 @@
 //! Threads that run freely share one allocator and hand each other blocks.
 
-use std::sync::{Barrier, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 
 use allocator::{Block, Config};
+use checker::Checker;
 use cuda_sim::{Machine, Schedule};
 use streams::Stream;
 
@@ -27,25 +28,46 @@ fn threads_that_run_freely_share_an_allocator() {
         let mut config = Config::default().with_limit(512 << 20);
         config.pending_bytes_max = bound;
         let stage = Stage::new(&machine, config);
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..THREADS).map(|_| mpsc::channel::<Parcel>()).unzip();
-        let all_sent = Barrier::new(THREADS);
-        std::thread::scope(|scope| {
-            for (index, receiver) in receivers.into_iter().enumerate() {
-                let (stage, all_sent) = (&stage, &all_sent);
-                let next = senders[(index + 1) % THREADS].clone();
-                scope.spawn(move || {
-                    let own = u64::try_from(index).expect("few threads");
-                    work(stage, seed * 100 + own, &next, &receiver, all_sent);
-                });
-            }
-            drop(senders);
-        });
-        let stats = stage.allocator.stats();
-        assert_eq!(stats.allocation_total, stats.free_total, "every block came back");
-        assert_eq!(stats.allocated_bytes.current, 0);
+        run(&stage, seed);
         stage.end();
     }
+}
+
+/// The same program under the checker, which is told by four threads at once and finds nothing.
+#[test]
+fn the_checker_is_silent_on_threads_that_run_freely() {
+    for (seed, bound) in [(3, None), (4, Some(0)), (5, Some(4 << 20))] {
+        let machine = Machine::builder().schedule(Schedule::Seeded(seed)).build();
+        let mut config = Config::default().with_limit(512 << 20);
+        config.pending_bytes_max = bound;
+        let checker = Arc::new(Checker::new());
+        let stage = Stage::checked(&machine, config, &checker);
+        run(&stage, seed);
+        stage.end();
+        let listed: String = checker.reports().iter().map(|report| format!("\n{report}")).collect();
+        assert!(checker.is_clean(), "seed {seed}: {listed}");
+    }
+}
+
+/// Four threads that hand each other blocks in a ring.
+fn run(stage: &Stage<'_>, seed: u64) {
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..THREADS).map(|_| mpsc::channel::<Parcel>()).unzip();
+    let all_sent = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for (index, receiver) in receivers.into_iter().enumerate() {
+            let all_sent = &all_sent;
+            let next = senders[(index + 1) % THREADS].clone();
+            scope.spawn(move || {
+                let own = u64::try_from(index).expect("few threads");
+                work(stage, seed * 100 + own, &next, &receiver, all_sent);
+            });
+        }
+        drop(senders);
+    });
+    let stats = stage.allocator.stats();
+    assert_eq!(stats.allocation_total, stats.free_total, "every block came back");
+    assert_eq!(stats.allocated_bytes.current, 0);
 }
 
 /// What one thread does.

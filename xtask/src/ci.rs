@@ -34,6 +34,10 @@ const STEPS: &[Step] = &[
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
     },
     step("cargo check --workspace --all-features"),
+    Step {
+        words: "cargo test --package streams --package allocator --lib --release loom",
+        environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
+    },
     step("xtask bindgen --check"),
     step("xtask kernels --check"),
     step("xtask tidy"),

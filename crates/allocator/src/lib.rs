@@ -77,6 +77,8 @@ mod wait;
 mod source;
 
 mod lock;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod met;
 mod sync;
 

@@ -6,7 +6,8 @@
 //! section here is short and none makes a driver call (L1). What it buys, measured against the
 //! standard mutex, and what it costs: `docs/design/0003-the-shard-lock.md`.
 //!
-//! The one file of this crate with unsafe code. `loom_tests` models it.
+//! The one file of this crate with unsafe code. The tests below model it, and `loom_tests` what
+//! it guards.
 #![expect(unsafe_code, reason = "a lock hands out a reference that safe code cannot make")]
 
 use crate::sync::{AtomicBool, Cell, Ordering, spin_loop, yield_now, yield_point};
@@ -19,6 +20,8 @@ const SPINS_MAX: u32 = 100;
 pub(crate) struct Lock<T> {
     is_taken: AtomicBool,
     value: Cell<T>,
+    #[cfg(loom)]
+    stand_in: crate::sync::Mutex<()>,
 }
 
 // SAFETY: the lock gives access to one thread at a time, which is all that sending asks of `T`.
@@ -28,13 +31,29 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { is_taken: AtomicBool::new(false), value: Cell::new(value) }
+        Self {
+            is_taken: AtomicBool::new(false),
+            value: Cell::new(value),
+            #[cfg(loom)]
+            stand_in: crate::sync::Mutex::new(()),
+        }
     }
 
     /// Runs `work` with the value, while no other thread can. Not reentrant.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         yield_point();
+        #[cfg(not(loom))]
+        let outcome = self.spin_and(work);
+        // The lock has a model of its own. In models of what it guards loom's lock stands for it,
+        // since loom follows every turn of a thread that spins.
+        #[cfg(loom)]
+        let outcome = self.with_stand_in(work);
+        outcome
+    }
+
+    #[inline]
+    fn spin_and<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let order = (Ordering::Acquire, Ordering::Relaxed);
         if self.is_taken.compare_exchange(false, true, order.0, order.1).is_err() {
             self.wait();
@@ -47,6 +66,20 @@ impl<T> Lock<T> {
         });
         drop(release);
         outcome
+    }
+
+    #[cfg(loom)]
+    fn with_stand_in<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        #[cfg(test)]
+        let is_taken = !loom_tests::is_left_open();
+        #[cfg(not(test))]
+        let is_taken = true;
+        let _turn = is_taken.then(|| self.stand_in.lock());
+        self.value.with_mut(|value| {
+            // SAFETY: this thread has the turn until `work` has returned; where a model leaves it
+            // out, loom panics as soon as two threads could have the value at once.
+            work(unsafe { &mut *value })
+        })
     }
 
     #[cold]
@@ -108,20 +141,35 @@ mod tests {
 
 /// Run with `RUSTFLAGS="--cfg loom" cargo test -p allocator --lib --release loom`.
 #[cfg(all(test, loom))]
-mod loom_tests {
+pub(crate) mod loom_tests {
     use loom::sync::Arc;
 
     use super::Lock;
+
+    thread_local! {
+        static LEFT_OPEN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+
+    /// Whether locks are not taken, to show that a model finds that. All threads of a model run
+    /// on the thread that began it.
+    pub(crate) fn is_left_open() -> bool {
+        LEFT_OPEN.get()
+    }
+
+    /// From now on locks are not taken on this thread, or are again.
+    pub(crate) fn leave_open(open: bool) {
+        LEFT_OPEN.set(open);
+    }
 
     #[test]
     fn loom_two_threads_never_hold_the_value_at_once() {
         loom::model(|| {
             let lock = Arc::new(Lock::new(0));
             let other = Arc::clone(&lock);
-            let thread = loom::thread::spawn(move || other.with(|count| *count += 1));
-            lock.with(|count| *count += 1);
+            let thread = loom::thread::spawn(move || other.spin_and(|count| *count += 1));
+            lock.spin_and(|count| *count += 1);
             thread.join().unwrap();
-            assert_eq!(lock.with(|count| *count), 2);
+            assert_eq!(lock.spin_and(|count| *count), 2);
         });
     }
 }

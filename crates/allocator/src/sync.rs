@@ -1,14 +1,18 @@
 //! The one door to locks, atomics and threads, so that a model checker can stand behind it.
 //!
-//! Under `--cfg loom` the atomics and cells are loom's, so that models explore every interleaving;
-//! reference counts and once-cells stay the standard library's.
+//! Under `--cfg loom` the locks, atomics and cells are loom's, so that models explore every
+//! interleaving; reference counts and once-cells stay the standard library's.
 
+#[cfg(loom)]
+use loom::sync::{Mutex as Inner, MutexGuard};
 #[cfg(loom)]
 pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread::yield_now,
 };
+#[cfg(not(loom))]
+use std::sync::{Mutex as Inner, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::{
     hint::spin_loop,
@@ -25,14 +29,14 @@ pub(crate) use std::thread::scope;
 /// A lock whose holder cannot poison it: every critical section here leaves valid state, and a
 /// panic in one is a broken invariant that has been told already.
 #[derive(Debug)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(Inner<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
+        Self(Inner::new(value))
     }
 
-    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

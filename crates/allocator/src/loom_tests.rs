@@ -1,0 +1,212 @@
+//! Models of what two threads share: the whole allocator, over the simulated driver.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p allocator --lib --release loom`. The locks and
+//! atomics of `streams` and of this crate are loom's, so two threads are interleaved at each of
+//! them, with at most so many switches away from a thread that could go on. The driver is one
+//! step, as its own lock makes it. Each model ends with every figure computed again from what is
+//! there, and each is shown to find a lock that is not taken.
+
+#![expect(clippy::print_stdout, reason = "a model says how many interleavings there were")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cuda_sim::{DeviceProfile, Machine, Schedule};
+use loom::model::Builder;
+use loom::thread;
+use streams::{Context, Driver, Stream, StreamOptions};
+
+use crate::lock::loom_tests::leave_open;
+use crate::{Allocator, Block, Config, FreeError, PlainSource};
+
+/// How often a thread that could go on is made to wait.
+const SWITCHES_MAX: usize = 3;
+/// More points to switch at than any model has.
+const BRANCHES_MAX: usize = 100_000;
+/// A model with fewer has threads that never meet.
+const INTERLEAVINGS_MIN: u32 = 20;
+const STACK_WORDS: usize = 1 << 17;
+const BLOCK: u64 = 512;
+
+/// What the threads of a model share.
+struct Stage {
+    machine: Machine,
+    context: Context,
+    allocator: Allocator,
+    /// Ranges handed out. A lock of the standard library: no switch happens while it is held.
+    live: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Stage {
+    fn new() -> Arc<Self> {
+        let device = DeviceProfile::small(1 << 30);
+        let machine = Machine::builder().device(device).schedule(Schedule::Lazy).build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let source = Arc::new(PlainSource::new(&context));
+        let allocator = Allocator::with_source(&context, Config::default(), source).unwrap();
+        Arc::new(Self { machine, context, allocator, live: Mutex::default() })
+    }
+
+    fn stream(&self) -> Stream {
+        self.context.create_stream(StreamOptions::default()).unwrap()
+    }
+
+    /// Takes a block; none of its bytes may be somebody else's.
+    fn take(&self, stream: &Stream, bytes: u64) -> Block {
+        let block = self.allocator.allocate(stream, bytes).unwrap();
+        let (start, end) = (block.address(), block.address() + block.size());
+        let mut live = self.live.lock().unwrap();
+        let apart = live.iter().all(|(from, to)| end <= *from || *to <= start);
+        assert!(apart, "{start:#x} was handed out twice");
+        live.push((start, end));
+        drop(live);
+        block
+    }
+
+    fn give_back(&self, block: Block) {
+        let start = block.address();
+        self.live.lock().unwrap().retain(|(from, _)| *from != start);
+        block.free().unwrap();
+    }
+
+    /// Nothing is handed out, and every figure is what it should be.
+    fn end(&self, requests: u64) {
+        let stats = self.allocator.stats();
+        assert_eq!((stats.allocation_total, stats.free_total), (requests, requests));
+        assert_eq!((stats.allocated_bytes.current, stats.requested_bytes), (0, 0));
+        self.allocator.snapshot().check(&stats).unwrap();
+        assert!(self.machine.hazards().is_empty(), "{:?}", self.machine.hazards());
+    }
+}
+
+/// A thread with room for a driver on its stack; loom's own are small, and count words.
+fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+    thread::Builder::new().stack_size(STACK_WORDS).spawn(body).unwrap()
+}
+
+/// Explores a model; gives how many interleavings there were.
+fn explore(model: fn()) -> u32 {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(SWITCHES_MAX);
+    builder.max_branches = BRANCHES_MAX;
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        spawn(model).join().unwrap();
+    });
+    count.load(Ordering::Relaxed)
+}
+
+/// Explores a model with the locks, where it must hold, and without, where it must not.
+fn explore_both(model: fn()) {
+    let count = explore(model);
+    println!("{count} interleavings");
+    assert!(INTERLEAVINGS_MIN <= count, "only {count} interleavings: the threads never meet");
+    let broken = AssertUnwindSafe(|| {
+        leave_open(true);
+        let _count = explore(model);
+    });
+    let found = catch_unwind(broken).is_err();
+    leave_open(false);
+    assert!(found, "the model does not find that locks are not taken");
+}
+
+/// Two threads ask and free on one stream, and each frees what the other was given.
+#[test]
+fn one_shard_hands_each_block_to_one_thread() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let stream = stage.stream();
+        let [x, y] = [0, 1].map(|_| stage.take(&stream, BLOCK));
+        let (other, on) = (Arc::clone(&stage), stream.clone());
+        let thread = spawn(move || {
+            other.give_back(x);
+            let z = other.take(&on, BLOCK);
+            other.give_back(z);
+        });
+        stage.give_back(y);
+        let z = stage.take(&stream, BLOCK);
+        stage.give_back(z);
+        thread.join().unwrap();
+        stage.end(4);
+    });
+}
+
+/// A block of one stream is freed while another stream, which is ordered after it, looks for one.
+#[test]
+fn a_block_is_taken_over_while_it_is_freed() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let [home, thief] = [0, 1].map(|_| stage.stream());
+        let x = stage.take(&home, BLOCK);
+        thief.wait_stream(&home).unwrap();
+        let other = Arc::clone(&stage);
+        let thread = spawn(move || other.give_back(x));
+        let y = stage.take(&thief, BLOCK);
+        stage.give_back(y);
+        thread.join().unwrap();
+        stage.end(2);
+    });
+}
+
+/// A free with a use on another stream, which is swept when that stream is done, beside a request.
+#[test]
+fn a_use_ends_while_its_block_is_wanted() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let [home, user] = [0, 1].map(|_| stage.stream());
+        let x = stage.take(&home, BLOCK);
+        user.wait_stream(&home).unwrap();
+        x.record_stream(&user);
+        let other = Arc::clone(&stage);
+        let thread = spawn(move || {
+            other.give_back(x);
+            user.synchronize().unwrap();
+        });
+        let y = stage.take(&home, BLOCK);
+        stage.give_back(y);
+        thread.join().unwrap();
+        stage.end(2);
+    });
+}
+
+/// The numbers of one block are used to free it by two threads: one of them succeeds.
+#[test]
+fn numbers_free_a_block_once() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let stream = stage.stream();
+        let raw = stage.allocator.allocate_raw(&stream, BLOCK).unwrap();
+        let other = Arc::clone(&stage);
+        let thread = spawn(move || other.allocator.free_raw(raw).is_ok());
+        let here = stage.allocator.free_raw(raw);
+        let there = thread.join().unwrap();
+        assert_ne!(there, here.is_ok(), "one thread frees it");
+        if let Err(error) = here {
+            assert!(matches!(error, FreeError::NotAllocated { .. }), "{error}");
+        }
+        stage.end(1);
+    });
+}
+
+/// A stream goes and another gets its slot, and its shard, while a block of the first is freed.
+#[test]
+fn a_slot_is_recycled_while_a_block_of_it_is_freed() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let gone = stage.stream();
+        let x = stage.take(&gone, BLOCK);
+        let other = Arc::clone(&stage);
+        let thread = spawn(move || other.give_back(x));
+        gone.synchronize().unwrap();
+        drop(gone);
+        let come = stage.stream();
+        let y = stage.take(&come, BLOCK);
+        stage.give_back(y);
+        thread.join().unwrap();
+        stage.end(2);
+    });
+}

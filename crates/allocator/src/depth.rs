@@ -75,7 +75,7 @@ fn total(turns: &[Turn], depth: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Turn, needed, total};
+    use super::{Duration, LOSS_PARTS, Turn, needed, total};
 
     fn microseconds(count: u64) -> Duration {
         Duration::from_micros(count)
@@ -113,8 +113,8 @@ mod tests {
         let depth = needed(&bursty);
         let free = total(&bursty, usize::MAX);
         assert!((4..=8).contains(&depth), "{depth}");
-        assert!(total(&bursty, depth) <= free + free / 100);
-        assert!(free + free / 100 < total(&bursty, depth - 1), "one less is not enough");
+        assert!(total(&bursty, depth) <= free + free / LOSS_PARTS);
+        assert!(free + free / LOSS_PARTS < total(&bursty, depth - 1), "one less is not enough");
     }
 
     #[test]

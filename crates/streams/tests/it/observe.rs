@@ -58,7 +58,7 @@ impl Observer for Notes {
             What::CaptureBegun { .. } => "capture".to_owned(),
             What::CaptureEnded { succeeded, .. } => format!("captured {succeeded}"),
             What::GraphGone { .. } => "graph gone".to_owned(),
-            _ => "?".to_owned(),
+            What::ClockStarted { .. } | What::Ended { .. } | _ => "?".to_owned(),
         };
         if let (What::Passed { .. }, Some((order, point))) = (happening.what, self.asked.get()) {
             line += if order.is_complete(*point) { " known" } else { " news" };

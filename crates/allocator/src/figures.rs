@@ -32,7 +32,8 @@ impl Inner {
         stats.pending_bytes.current = shared.pending.load(order);
         stats.pending_bytes.peak = shared.pending_peak.load(order);
         stats.active_bytes.current = stats.allocated_bytes.current + stats.pending_bytes.current;
-        stats.active_bytes.peak = shared.active_peak.load(order);
+        // A cached block may have joined one that is still in use since the last request.
+        stats.active_bytes.peak = shared.note_active(stats.active_bytes.current);
         stats.reserved_bytes.current = shared.reserved.load(order);
         stats.reserved_bytes.peak = shared.reserved_peak.load(order);
         stats.num_device_alloc = shared.device_alloc.load(order);

@@ -52,7 +52,8 @@ impl ServedBy {
 pub struct Stats {
     /// Bytes in blocks that are handed out, after rounding.
     pub allocated_bytes: Gauge,
-    /// Bytes in blocks that are handed out, or freed but still in use by a stream or a hold.
+    /// Bytes in blocks that are handed out, or freed but still in use by a stream or a hold. The
+    /// peak is looked for at each request and when the figures are read.
     pub active_bytes: Gauge,
     /// Bytes freed by their owner but still in use by a stream or a hold.
     pub pending_bytes: Gauge,
@@ -184,6 +185,12 @@ impl SharedCounters {
     pub(crate) fn note_allocated(&self, allocated: u64) {
         raise(&self.allocated_peak, allocated);
         raise(&self.active_peak, allocated + self.pending.load(Ordering::Relaxed));
+    }
+
+    /// So many bytes are handed out or pending; gives the most so far.
+    pub(crate) fn note_active(&self, active: u64) -> u64 {
+        raise(&self.active_peak, active);
+        self.active_peak.load(Ordering::Relaxed)
     }
 
     /// Bytes became pending, or stopped being so.

@@ -55,6 +55,8 @@ impl Outlet {
 pub(crate) struct Checking {
     checker: Arc<Checker>,
     outlet: Option<Outlet>,
+    /// Whether a runtime was opened with it: of one that was not there is nothing to say.
+    is_opened: bool,
 }
 
 impl Checking {
@@ -65,7 +67,13 @@ impl Checking {
             return None;
         }
         let checker = outlet.as_ref().map_or_else(Checker::new, Outlet::checker);
-        Some(Self { checker: Arc::new(checker), outlet })
+        Some(Self { checker: Arc::new(checker), outlet, is_opened: false })
+    }
+
+    /// A runtime is opened with it.
+    pub(crate) fn opened(mut self) -> Self {
+        self.is_opened = true;
+        self
     }
 
     pub(crate) fn checker(&self) -> &Arc<Checker> {
@@ -90,6 +98,9 @@ impl Checking {
 
 impl Drop for Checking {
     fn drop(&mut self) {
+        if !self.is_opened {
+            return;
+        }
         match &self.outlet {
             Some(Outlet::AtTheEnd) => print(&self.summary()),
             Some(Outlet::File(path)) => {
@@ -158,7 +169,14 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         for _ in 0..2 {
             let outlet = Outlet::File(path.clone());
-            drop(Checking { checker: Arc::new(outlet.checker()), outlet: Some(outlet) });
+            let checker = Arc::new(outlet.checker());
+            let checking = || Checking {
+                checker: Arc::clone(&checker),
+                outlet: Some(outlet.clone()),
+                is_opened: false,
+            };
+            drop(checking());
+            drop(checking().opened());
         }
         let written = std::fs::read_to_string(&path).expect("the file was written");
         std::fs::remove_file(&path).expect("the file is there");

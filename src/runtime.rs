@@ -151,6 +151,7 @@ impl Runtime {
         watch: Watch,
     ) -> Result<Self, streams::Error> {
         let Watch { recorder, checking, .. } = watch;
+        let checking = checking.map(Checking::opened);
         let device_name = allocator.context().device().name()?;
         if let Some(recorder) = &recorder {
             recorder.set("device", &device_name);

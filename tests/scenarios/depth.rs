@@ -86,7 +86,30 @@ pub fn a_gate_is_not_waited_for_at_any_depth(rig: &dyn Rig) {
     gate.open();
 }
 
-/// Neighbours that are large enough only together are waited for together, by one wait.
+/// A fence that was recorded before a gate is not behind it: it is waited for, and the stream that
+/// waits ends before the gate opens (R5). What is behind the gate is not.
+pub fn what_lies_before_a_gate_is_waited_for(rig: &dyn Rig) {
+    let desk = rig.desk();
+    let allocator = desk.allocator(waits_at(WaitDepth::Fixed(1)));
+    let [home, user] = desk.streams();
+    let freed = [0, 1].map(|_| {
+        let block = take(rig, &allocator, &home, WHOLE);
+        hand_over(rig, block, &home, &[&user])
+    });
+    let gate = desk.hold(&user);
+    let behind = [0, 1, 2].map(|_| {
+        let block = take(rig, &allocator, &home, WHOLE);
+        hand_over(rig, block, &home, &[&user])
+    });
+    assert_eq!(behind[0], freed[0], "grew although nothing waits for the host");
+    assert_eq!(behind[1], freed[1], "grew although nothing waits for the host");
+    assert!(!freed.contains(&behind[2]), "waits for what is behind the gate");
+    assert_eq!(served(&allocator).device_wait, 2);
+    home.synchronize().expect("the home ends before the gate opens");
+    gate.open();
+}
+
+/// Neighbors that are large enough only together are waited for together, by one wait.
 pub fn neighbors_are_waited_for_together(rig: &dyn Rig) {
     let desk = rig.desk();
     let allocator = desk.allocator(waits_at(WaitDepth::Fixed(1)));

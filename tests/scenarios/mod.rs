@@ -83,6 +83,7 @@ scenarios! {
         a_producer_keeps_as_many_blocks_as_its_depth
         a_stream_without_bursts_behind_the_use_is_not_waited_for
         a_gate_is_not_waited_for_at_any_depth
+        what_lies_before_a_gate_is_waited_for
         neighbors_are_waited_for_together
         an_exact_use_is_waited_for_by_the_fence_of_its_free
         exact_uses_of_one_burst_share_a_record

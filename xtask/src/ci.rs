@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     checked("cargo run --quiet --example record_stream"),
     checked("cargo run --quiet --example wait_stream"),
     checked("cargo run --quiet --example overlap_copy"),
+    checked("cargo run --quiet --example three_streams"),
     checked("cargo run --quiet --example event_driven"),
     checked("cargo run --quiet --example capture"),
 ];

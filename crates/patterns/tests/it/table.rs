@@ -113,8 +113,8 @@ fn three_streams_are_as_good_as_the_best_bound() {
     check_bounds(Pattern::ThreeStreams, 1_300);
 }
 
-/// What is learned of bursts is a stock for twice as many.
+/// What is learned of bursts is more than is needed: half as much again, as this is written.
 #[test]
 fn a_bursty_consumer_is_as_good_as_the_best_bound() {
-    check_bounds(Pattern::Bursty, 2_200);
+    check_bounds(Pattern::Bursty, 1_700);
 }

@@ -39,9 +39,6 @@ impl Inner {
         let bound = Config::pending_bound(Bytes(total)).0;
         let counters = Arc::new(SharedCounters::new());
         let view = View::of(config.policy, &context);
-        if config.learns_depth() {
-            context.time_fences();
-        }
         let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
         let made = Self {
             context,

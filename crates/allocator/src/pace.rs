@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use streams::order::StreamSlot;
-use streams::{Fence, StreamOrder};
+use streams::{Context, Fence, FenceTimer, StreamOrder};
 
 use crate::depth::{Turn, needed};
 use crate::sync::Mutex;
@@ -72,6 +72,8 @@ struct Window {
     is_broken: bool,
     /// A thread is asking for times.
     is_away: bool,
+    /// Makes fences keep time until the window is full.
+    timer: Option<FenceTimer>,
 }
 
 /// One block, or several, made by one stream and given to others.
@@ -130,7 +132,13 @@ impl Pace {
 
     /// A block of `order` was freed whose uses end with the fences `ends`; memory has come or gone
     /// `remapped` times so far.
-    pub(crate) fn note_step(&self, order: &StreamOrder, ends: SmallVec<[Fence; 2]>, remapped: u64) {
+    pub(crate) fn note_step(
+        &self,
+        context: &Context,
+        order: &StreamOrder,
+        ends: SmallVec<[Fence; 2]>,
+        remapped: u64,
+    ) {
         let handed = |end: &Fence| order.fence_exactly(end.frontier().point_on(order.slot())?);
         let mut learned = self.streams.lock();
         let slot = order.slot();
@@ -148,7 +156,7 @@ impl Pace {
             if ends.iter().any(Fence::is_gated) {
                 maker.window.is_broken = true;
             } else {
-                maker.window.add(held, handed, ends, remapped);
+                maker.window.add(context, (held, handed, ends), remapped);
             }
         }
         maker.pause = maker.pause.saturating_sub(1);
@@ -238,11 +246,13 @@ impl Window {
 
     fn add(
         &mut self,
-        held: Held,
-        handed: Option<Fence>,
-        ends: SmallVec<[Fence; 2]>,
+        context: &Context,
+        (held, handed, ends): (Held, Option<Fence>, SmallVec<[Fence; 2]>),
         remapped: u64,
     ) {
+        if self.timer.is_none() {
+            self.timer = Some(context.time_fences());
+        }
         let last = self.steps.back();
         let is_after_idle = last.is_some_and(Step::is_over);
         let is_apart = std::mem::take(&mut self.is_broken)
@@ -250,6 +260,9 @@ impl Window {
             || last.is_some_and(|last| last.remapped != remapped);
         self.steps.push_back(Step { held, handed, ends, remapped, is_apart, is_after_idle });
         self.count += 1;
+        if self.count == WINDOW_STEPS_MAX {
+            self.timer = None;
+        }
     }
 
     /// Takes the window to ask for times, if there is a step to ask about; an empty one stays that
@@ -320,7 +333,8 @@ impl Clock {
     /// Takes a step in that was handed over at `handed`, if that is known, and gives what was done
     /// since the last one of which it was.
     fn advance(&mut self, step: &Step, handed: Option<&Fence>) -> Option<Turn> {
-        let first = step.ends.first()?;
+        // The first steps of a window may have fences of before it.
+        let first = step.ends.first().filter(|first| first.is_timed())?;
         if self.base.is_none() {
             self.base = Some((first.clone(), Duration::from_secs(1)));
         }

@@ -154,7 +154,7 @@ impl Inner {
         }
         shard.with(|state| state.end_free(key.name.index(), home_point, frontier));
         if let Some(home) = home_order.filter(|_| !ends.is_empty() && self.config.learns_depth()) {
-            self.pace.note_step(&home, ends, self.counters.remapped());
+            self.pace.note_step(&self.context, &home, ends, self.counters.remapped());
         }
         self.keep_bounds(shard);
         failure.map_or(Ok(()), |error| Err(FreeError::Unfenced(error)))

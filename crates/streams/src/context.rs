@@ -6,7 +6,7 @@ use crate::device::{Device, Driver};
 use crate::driver::{DriverContext, DriverStream, Special};
 use crate::error::{DriverError, Error};
 use crate::event_pool::EventPool;
-use crate::fence::Fence;
+use crate::fence::{Fence, FenceTimer};
 use crate::graph::Grave;
 use crate::observe::Reached;
 use crate::order::Registry;
@@ -325,10 +325,13 @@ impl Context {
         self.core.registry().keep_answers_apart();
     }
 
-    /// From now on the fences of this context's streams remember when they passed, for
-    /// [`Fence::time_since`]. There is no way back.
-    pub fn time_fences(&self) {
-        self.core.pool.keep_time();
+    /// While the result lives, the fences that this context's streams record remember when they
+    /// passed, for [`Fence::time_since`]. Such a record takes the device a microsecond or two,
+    /// where another takes nothing.
+    #[must_use = "fences keep time only as long as it lives"]
+    pub fn time_fences(&self) -> FenceTimer {
+        self.core.pool.start_timer();
+        FenceTimer { pool: Arc::clone(&self.core.pool) }
     }
 
     /// Events that wait in the pool to be used by a fence.

@@ -20,6 +20,19 @@ pub struct Fence {
     inner: Arc<FenceInner>,
 }
 
+/// While it lives, new fences of one context keep time: see
+/// [`Context::time_fences`](crate::Context::time_fences).
+#[derive(Debug)]
+pub struct FenceTimer {
+    pub(crate) pool: Arc<EventPool>,
+}
+
+impl Drop for FenceTimer {
+    fn drop(&mut self) {
+        self.pool.stop_timer();
+    }
+}
+
 struct FenceInner {
     /// Taken out only by `drop`.
     event: Option<DriverEvent>,
@@ -129,6 +142,12 @@ impl Fence {
             self.inner.registry.learn_answered(self.frontier());
         }
         Ok(passed)
+    }
+
+    /// Whether the fence keeps time.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.event().is_timed()
     }
 
     /// How much later than `start` this fence passed, on the device's clock; nothing if it passed

@@ -84,7 +84,7 @@ pub use device::{Device, Driver, NoBlocking};
 pub use driver::{BorrowPromises, DeviceOwner, ParameterValue, RawSpan, in_host_function};
 pub use error::{Code, DriverError, Error};
 pub use event::Event;
-pub use fence::Fence;
+pub use fence::{Fence, FenceTimer};
 pub use future::Completion;
 pub use gates::Gates;
 pub use graph::{Capture, CaptureMode, Graph, GraphExec, Hold, is_broken_capture};

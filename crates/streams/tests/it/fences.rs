@@ -318,7 +318,7 @@ fn fences_keep_time_from_when_they_are_told_to() {
     };
     let [start, end] = both();
     assert_eq!(end.time_since(&start).unwrap(), None, "nobody asked for times");
-    rig.context.time_fences();
+    let timer = rig.context.time_fences();
     drop(end);
     rig.use_on(&second, &rig.block());
     let pending = second.order().fence_now().unwrap();
@@ -327,4 +327,7 @@ fn fences_keep_time_from_when_they_are_told_to() {
     assert_eq!(start.time_since(&end).unwrap(), Some(std::time::Duration::ZERO));
     // What is not known to have passed is not asked for its time.
     assert_eq!(pending.is_known_complete(), end.time_since(&pending).unwrap().is_some());
+    drop(timer);
+    let [start, end] = both();
+    assert_eq!(end.time_since(&start).unwrap(), None, "nobody asks for times any more");
 }

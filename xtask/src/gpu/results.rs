@@ -1,9 +1,9 @@
 //! The files a run leaves, eight at most, and how they are read again.
 //!
-//! `probe.json` machine and pack; `tests.json` verdicts of the tests, and words of those that failed;
-//! `replay.jsonl` one line a trace; `benches.txt`, `examples.txt` and `patterns.txt` the words of
-//! each program under its heading; `random.txt` those of the random programs; `sanitizer.txt` one
-//! line a test.
+//! `probe.json` machine and pack; `tests.json` verdicts of the tests, and the words of those that
+//! failed; `replay.jsonl` one line a trace; `benches.txt`, `examples.txt` and `patterns.txt` the
+//! words of each program under its heading; `random.txt` those of the random programs;
+//! `sanitizer.txt` one line a test.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -17,6 +17,8 @@ const FEATURE_ONE_IN: u64 = 100;
 /// The median of the operations that a program performs is to be at least this.
 const PERFORMED_MEDIAN_MIN: u64 = 200;
 const STREAMS_MIN: usize = 3;
+/// Fewer programs, such as one that is repeated, are not asked what they reach.
+const SHARES_FROM_PROGRAMS: u64 = 200;
 /// More failing seeds than this are counted, not kept.
 const FAILURES_KEPT_MAX: usize = 20;
 
@@ -179,13 +181,16 @@ impl Summary {
         if 0 < self.failed {
             all.push(format!("{} of {} programs failed", self.failed, self.programs));
         }
+        if self.programs == 0 {
+            all.push(String::from("no program ran"));
+        }
+        if self.programs < SHARES_FROM_PROGRAMS {
+            return all;
+        }
         for (feature, count) in &self.reached {
             if *count * FEATURE_ONE_IN < self.programs {
                 all.push(format!("only {count} of {} programs reach {feature}", self.programs));
             }
-        }
-        if self.reached.is_empty() {
-            all.push(String::from("no program ran"));
         }
         let median = self.performed_median();
         if median < PERFORMED_MEDIAN_MIN {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allocator::Policy;
 use cuda_sim::Schedule;
-use random_programs::{Campaign, Program, Wishes, run};
+use random_programs::{Campaign, Outcome, Program, Summary, Wishes, run};
 
 /// How many seeds are run here.
 const SEEDS: Range<u64> = 0..400;
@@ -28,6 +28,21 @@ fn programs_are_clean_and_come_through_everything() {
     }
     assert_eq!(summary.shortcomings(), [""; 0]);
     assert_eq!(summary.programs, SEEDS.end);
+}
+
+/// Programs that are all clean still fail where they reach too little; a few are not asked.
+#[test]
+fn programs_that_reach_too_little_show_too_little() {
+    let summed_up = |count| {
+        let mut summary = Summary::default();
+        (0..count).for_each(|seed| summary.add(seed, &Outcome::default()));
+        summary.shortcomings()
+    };
+    assert_eq!(summed_up(0), ["no program ran"]);
+    assert_eq!(summed_up(1), [""; 0]);
+    let all = summed_up(300);
+    assert!(all.iter().any(|text| text == "only 0 of 300 programs reach Trim"), "{all:?}");
+    assert!(all.iter().any(|text| text.contains("at most 0 operations")), "{all:?}");
 }
 
 fn assert_clean(name: &str, seed: u64, wishes: &Wishes) {

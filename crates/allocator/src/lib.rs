@@ -28,8 +28,8 @@
 //! change owner; a failed call adds no knowledge, so an error can only make a block wait longer.
 //!
 //! # Invariants
-//! `unsafe` only in the lock (`lock.rs`) and where it is promised that there is memory behind an
-//! address (`device_bytes.rs`, `source/`); no lock is held across a driver call; a
+//! `unsafe` blocks only in the lock (`lock.rs`), and `unsafe impl` only where it is promised that
+//! there is memory behind an address (`device_bytes.rs`, `source/`); no lock is held across a driver call; a
 //! cached request on one stream makes no driver call; bookkeeping never touches device memory.
 #![deny(unsafe_code)]
 

@@ -6,8 +6,8 @@
 //! section here is short and none makes a driver call (L1). What it buys, measured against the
 //! standard mutex, and what it costs: `docs/design/0003-the-shard-lock.md`.
 //!
-//! The one file of this crate with unsafe code. The tests below model it, and `loom_tests` what
-//! it guards.
+//! The one file of this crate with `unsafe` blocks of its own. The tests below model it, and
+//! `loom_tests` what it guards.
 #![expect(unsafe_code, reason = "a lock hands out a reference that safe code cannot make")]
 
 use crate::sync::{AtomicBool, Cell, Ordering, spin_loop, yield_now, yield_point};

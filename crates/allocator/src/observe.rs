@@ -233,7 +233,8 @@ impl fmt::Debug for Watch {
 }
 
 impl Inner {
-    /// The same without the fast way: refuses, or makes room in the bounds, serves and tells.
+    /// A request where each one goes the slow way: somebody watches, or a bound counts what is
+    /// handed out. Refuses, or makes room in the bounds, serves and tells.
     #[cold]
     pub(crate) fn allocate_watched(
         &self,

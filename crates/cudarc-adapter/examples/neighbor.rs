@@ -109,6 +109,19 @@ fn the_per_thread_stream_is_refused_a_name(stage: &Stage) -> Outcome {
     Ok(matches!(stage.neighbor.stream(&per_thread), Err(Error::PerThread)))
 }
 
+/// Was: the name of a stream outlived it, and named a stream that the driver had destroyed.
+fn a_name_may_outlive_its_stream_and_its_neighbor(stage: &Stage) -> Outcome {
+    let theirs = stage.home.context().new_stream()?;
+    let neighbor = Neighbor::new(theirs.context())?;
+    let (ours, context) = (neighbor.stream(&theirs)?, neighbor.runtime().context().clone());
+    drop((neighbor, theirs));
+    ours.synchronize()?;
+    let event = ours.record_event()?;
+    ours.wait_event(&event)?;
+    context.synchronize()?;
+    Ok(event.query()?)
+}
+
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let context = CudaContext::new(0)?;
     println!("device: {}", context.name()?);
@@ -117,13 +130,17 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (spin, unknown) = (module.load_function("spin")?, context.new_stream()?);
     let stage = Stage { neighbor: Neighbor::new(&context)?, spin, home, other, unknown };
     stage.neighbor.stream(&stage.other)?;
-    let steps: [(&str, Step); 6] = [
+    let steps: [(&str, Step); 7] = [
         ("a read comes after the last write", a_read_comes_after_the_last_write),
         ("a write comes after every read", a_write_comes_after_every_read),
         ("a stream that nobody named is waited for", a_stream_that_nobody_named_is_waited_for),
         ("a loan ends with its own launch", a_loan_ends_with_its_own_launch),
         ("a forgotten loan counts until the free", a_forgotten_loan_counts_until_the_free),
         ("the per-thread stream is refused a name", the_per_thread_stream_is_refused_a_name),
+        (
+            "a name may outlive its stream and its neighbor",
+            a_name_may_outlive_its_stream_and_its_neighbor,
+        ),
     ];
     let mut is_right = true;
     for (name, step) in steps {

@@ -17,7 +17,6 @@ pub struct SharedBuffer<T> {
     buffer: DeviceBuffer<T>,
     accesses: Mutex<Accesses>,
     home: Arc<CudaStream>,
-    /// Last: it keeps the context.
     neighbor: Neighbor,
 }
 

@@ -18,6 +18,7 @@
 //! A capture of cudarc's own is not seen by it: buffers of this crate are not for captured work.
 
 mod buffer;
+mod kept;
 mod neighbor;
 mod order;
 

@@ -8,6 +8,7 @@ use wellspring::streams::{self, Driver};
 use wellspring::{Builder, DeviceBuffer, DeviceCopy, OpenError, Runtime, Stream};
 
 use crate::buffer::SharedBuffer;
+use crate::kept;
 
 /// Why something failed beside cudarc.
 #[derive(Debug, thiserror::Error)]
@@ -43,16 +44,10 @@ impl From<streams::Error> for Error {
     }
 }
 
-/// A stream of cudarc's and ours of the same name.
-#[derive(Debug, Clone)]
-pub(crate) struct Pair {
-    pub(crate) ours: Stream,
-    pub(crate) theirs: Arc<CudaStream>,
-}
-
 /// A context of cudarc's with an allocator of ours in it. Clones are the same. `Send`, `Sync`.
 ///
-/// It keeps every stream that it was given alive, and with it the handle by which it knows it.
+/// The context, and every stream that is given to a neighbor, live until the process ends: our names
+/// for them are cloned freely, and may outlive the neighbor.
 #[derive(Debug, Clone)]
 pub struct Neighbor {
     inner: Arc<Inner>,
@@ -60,8 +55,8 @@ pub struct Neighbor {
 
 #[derive(Debug)]
 struct Inner {
-    /// Before the context: both retire their part of it.
-    streams: Mutex<HashMap<usize, Pair>>,
+    /// Our names for streams of cudarc's, by the handles of these.
+    streams: Mutex<HashMap<usize, Stream>>,
     runtime: Runtime,
     context: Arc<CudaContext>,
 }
@@ -73,8 +68,8 @@ impl Neighbor {
     /// There is no driver, or it cannot tell contexts apart.
     pub fn new(context: &Arc<CudaContext>) -> Result<Self, Error> {
         let driver = Driver::load()?;
-        // SAFETY: the context is kept alive by `Inner`, whose last field it is; what outlives that,
-        // such as a buffer, keeps a clone of the neighbor.
+        kept::keep_context(context);
+        // SAFETY: the context is cudarc's, and is kept until the process ends.
         let ours = unsafe { driver.borrow_context(context.cu_ctx().cast()) }?;
         let runtime = Builder::new().open_in(&ours)?;
         let (streams, context) = (Mutex::default(), Arc::clone(context));
@@ -87,7 +82,7 @@ impl Neighbor {
         &self.inner.runtime
     }
 
-    /// Our name for a stream of cudarc's, which is kept alive from now on. Uses on it are counted
+    /// Our name for a stream of cudarc's, which is kept from now on until the process ends. Uses on it are counted
     /// exactly or by the stream, without the host waiting.
     ///
     /// # Errors
@@ -101,14 +96,17 @@ impl Neighbor {
             return Err(Error::PerThread);
         }
         if let Some(known) = self.streams().get(&handle) {
-            return Ok(known.ours.clone());
+            return Ok(known.clone());
+        }
+        if PER_THREAD < handle {
+            kept::keep_stream(theirs);
         }
         let context = self.inner.runtime.context();
-        // SAFETY: the stream lives as long as the table entry, which goes after our stream; what
-        // cudarc queues is in plain stream order, as it sets no launch attribute.
+        // SAFETY: the stream is kept until the process ends, or a default stream's, which lives as
+        // long as the context; what cudarc queues is in plain stream order, as it sets no launch
+        // attribute.
         let ours = unsafe { context.borrow_stream(theirs.cu_stream().cast()) }?;
-        let pair = Pair { ours: ours.clone(), theirs: Arc::clone(theirs) };
-        self.streams().entry(handle).or_insert(pair);
+        self.streams().entry(handle).or_insert_with(|| ours.clone());
         Ok(ours)
     }
 
@@ -145,15 +143,14 @@ impl Neighbor {
         let handle = theirs.cu_stream().addr();
         let same_context = theirs.context().cu_ctx() == self.inner.context.cu_ctx();
         let streams = self.streams();
-        let known = streams.get(&handle).filter(|_| same_context && handle != PER_THREAD)?;
-        debug_assert_eq!(known.theirs.cu_stream(), theirs.cu_stream(), "filed by its handle");
-        Some(known.ours.clone())
+        streams.get(&handle).filter(|_| same_context && handle != PER_THREAD).cloned()
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<usize, Pair>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<usize, Stream>> {
         self.inner.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The driver's name for the per-thread stream of whatever thread calls.
+/// The driver's name for the per-thread stream of whatever thread calls; those of the legacy default
+/// stream are less.
 const PER_THREAD: usize = 2;

@@ -336,9 +336,10 @@ pub(crate) fn watch_forks() {
     }
 }
 
-/// Runs `work` in a forked child of this process, and gives what it returned there; `None` if the
-/// child ended otherwise, by a panic or by running for more than twenty seconds. For tests of what
-/// a program does after a fork.
+/// Runs `work` in a forked child of this process, and gives what it returned there; `None` if there
+/// was no child, or if it ended otherwise, by a panic or by running for more than twenty seconds.
+/// **Blocks** until then. For tests of what a program does after a fork: only the calling thread is
+/// in the child, where a lock that another one held is never let go.
 #[must_use]
 pub fn in_forked_child(work: impl FnOnce() -> u8) -> Option<u8> {
     // SAFETY: the child runs `work` alone, on a copy of this thread, and leaves by `_exit`.
@@ -351,10 +352,14 @@ pub fn in_forked_child(work: impl FnOnce() -> u8) -> Option<u8> {
         // SAFETY: it runs no destructor and no handler, and does not return.
         unsafe { libc::_exit(i32::from(code)) };
     }
+    if child < 0 {
+        // There is none, and waiting for it would be waiting for any.
+        return None;
+    }
     let mut status = 0;
     // SAFETY: the child is this process's own, and the status is ours to write.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    let has_exited = 0 < child && waited == child && libc::WIFEXITED(status);
+    let has_exited = waited == child && libc::WIFEXITED(status);
     let code = u8::try_from(libc::WEXITSTATUS(status)).ok()?;
     (has_exited && code != u8::MAX).then_some(code)
 }

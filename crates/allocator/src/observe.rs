@@ -95,21 +95,21 @@ pub enum What {
     Opened {
         /// Where it begins.
         address: u64,
-        /// How long it is.
+        /// How many bytes it has.
         bytes: u64,
     },
     /// Memory is about to go back to the device.
     Closed {
         /// Where it begins.
         address: u64,
-        /// How long it is.
+        /// How many bytes it has.
         bytes: u64,
     },
     /// A block was handed out.
     Allocated {
         /// Where it begins.
         address: u64,
-        /// How long it is.
+        /// Its bytes, after rounding.
         size: u64,
         /// How many bytes were asked for.
         requested: u64,
@@ -150,7 +150,7 @@ pub enum What {
     Freed {
         /// Where it begins.
         address: u64,
-        /// How long it is.
+        /// Its bytes, after rounding.
         size: u64,
     },
     /// A request was refused for want of memory.

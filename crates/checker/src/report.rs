@@ -77,7 +77,7 @@ impl fmt::Display for StreamName {
 pub struct Buffer {
     /// Where it begins.
     pub address: u64,
-    /// How long it is, after rounding.
+    /// Its bytes, after rounding.
     pub size: u64,
     /// How many bytes were asked for.
     pub requested: u64,

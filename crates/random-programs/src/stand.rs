@@ -45,7 +45,7 @@ pub(crate) struct Stand {
     ranges: Mutex<LiveRanges>,
     findings: Mutex<Vec<Finding>>,
     parcels: Mutex<Vec<Parcel>>,
-    /// The last to go: pinned memory is the machine's.
+    /// The last to go: it is told of everything that the others give back.
     pub(crate) machine: Machine,
 }
 

@@ -15,7 +15,7 @@ use target::{Target, Use};
 
 mod target;
 
-/// 64 MiB may travel to the machine with the GPU; the tree itself takes a few.
+/// Small enough to be copied to any machine with a GPU in a moment.
 const PACK_BYTES_MAX: u64 = 58 << 20;
 /// The command that replays traces.
 const COMMAND: &str = "wellspring";
@@ -72,7 +72,7 @@ pub(crate) fn pack(folder: &Path, traces: &Path) -> Result<()> {
     let manifest = Manifest::new(commit, packed_at, entries);
     manifest.write(folder)?;
     let bytes = bytes_below(folder)?;
-    ensure!(bytes < PACK_BYTES_MAX, "{bytes} bytes packed, {PACK_BYTES_MAX} may travel");
+    ensure!(bytes < PACK_BYTES_MAX, "{bytes} bytes packed, {PACK_BYTES_MAX} are the most");
     print_summary(&manifest, bytes);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A recording as a program that can be run again on paper: steps, operations with their times,
 //! blocks with the last use of each stream.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trace::stream_trace::{
     Entry, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber, RecordNumber,
@@ -97,7 +97,7 @@ pub(super) struct Program {
     /// Captured operations, which run with their graph only.
     pub(super) captured_count: usize,
     /// Streams that run functions on the host.
-    host_streams: std::collections::BTreeSet<u32>,
+    host_streams: BTreeSet<u32>,
     /// Streams whose raw handle was given out.
     pub(super) shared_count: usize,
 }
@@ -140,7 +140,7 @@ struct Builder {
     /// By stream: its last operation.
     last: Vec<Option<OperationNumber>>,
     /// By stream: what its next operation has to wait for in the recording.
-    ready_ns: Vec<Vec<RecordNumber>>,
+    awaited: Vec<Vec<RecordNumber>>,
     /// By operation: the records waited for before it.
     waited: HashMap<OperationNumber, Vec<RecordNumber>>,
     /// By record: the last operation before it on its stream.
@@ -150,7 +150,7 @@ struct Builder {
     /// By operation: when it began, where that was measured.
     begun_ns: HashMap<OperationNumber, u64>,
     /// What lies where, by address.
-    live: std::collections::BTreeMap<u64, BlockNumber>,
+    live: BTreeMap<u64, BlockNumber>,
 }
 
 impl Builder {
@@ -159,12 +159,12 @@ impl Builder {
             program: Program { stream_count, ..Program::default() },
             host_ns: 0,
             last: vec![None; stream_count],
-            ready_ns: vec![Vec::new(); stream_count],
+            awaited: vec![Vec::new(); stream_count],
             waited: HashMap::new(),
             recorded_after: Vec::new(),
             submitted_ns: Vec::new(),
             begun_ns: HashMap::new(),
-            live: std::collections::BTreeMap::new(),
+            live: BTreeMap::new(),
         }
     }
 
@@ -190,8 +190,8 @@ impl Builder {
                 self.step(now, 0, Act::Record { record: RecordNumber(record), stream: *stream });
             }
             Item::Wait { stream, record: Some(record), maker, .. } => {
-                if let Some(ready) = self.ready_ns.get_mut(stream.index()) {
-                    ready.push(*record);
+                if let Some(awaited) = self.awaited.get_mut(stream.index()) {
+                    awaited.push(*record);
                 }
                 self.program.allocator_wait_count += usize::from(*maker == Maker::Library);
                 self.step(now, 0, Act::Wait { stream: *stream, record: *record, maker: *maker });
@@ -251,7 +251,7 @@ impl Builder {
         if let Some(last) = self.last.get_mut(stream.index()) {
             *last = Some(number);
         }
-        let waited = self.ready_ns.get_mut(stream.index()).map(std::mem::take);
+        let waited = self.awaited.get_mut(stream.index()).map(std::mem::take);
         if let Some(waited) = waited.filter(|waited| !waited.is_empty()) {
             self.waited.insert(number, waited);
         }

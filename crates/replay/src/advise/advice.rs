@@ -139,7 +139,8 @@ pub struct Advice {
 /// What a recording itself measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// From the first operation's end to the last one's, in nanoseconds, where times are known.
+    /// From the first operation's beginning, as far as that is known, to the last one's end, in
+    /// nanoseconds; `None` without device times.
     pub time_ns: Option<u64>,
     /// The most bytes allocated, or freed and in use, as the allocator counted.
     pub peak_active_bytes: Option<u64>,

@@ -64,6 +64,8 @@ fn o4_threads_that_record_and_wait_on_one_event_are_never_over_credited() {
     let [a, b, c] = rig.streams();
     let blocks = [rig.block(), rig.block()];
     let event = rig.context.create_event().unwrap();
+    // Never recorded, it could not be waited for.
+    c.record(&event).unwrap();
     std::thread::scope(|scope| {
         for (stream, block) in [&a, &b].into_iter().zip(&blocks) {
             let (rig, event) = (&rig, &event);

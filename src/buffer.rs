@@ -322,8 +322,8 @@ impl<T> DeviceBuffer<T> {
         self.block.record_use(stream)
     }
 
-    /// Makes what is submitted to `stream` from now on come after every use of the buffer so far, on
-    /// whatever streams these were. On the device; no call for what is known to come before.
+    /// Makes what is submitted to `stream` from now on come after every use of the buffer so far,
+    /// on whatever streams these were. On the device; no call for what is known to come before.
     ///
     /// # Errors
     /// As for [`Block::wait_all_users`].

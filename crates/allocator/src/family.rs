@@ -1,4 +1,5 @@
-//! The pools of one allocator: what they share, and what becomes of a pool that nobody has any more.
+//! The pools of one allocator: what they share, and what becomes of a pool that nobody has any
+//! more.
 //!
 //! Each pool has shards, segments, figures and settings of its own; they share the device's
 //! context, the source, and one limit over all of them. The family keeps every private pool until

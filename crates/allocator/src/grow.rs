@@ -100,9 +100,9 @@ impl Inner {
             return Ok(stretch);
         }
         let region = self.open_region(request)?;
-        // In one visit, so that no other thread takes the new segment in between. If another stretch
-        // has come free meanwhile, the region is dropped here, without the lock (L1): memory that
-        // it has already would be counted nowhere.
+        // In one visit, so that no other thread takes the new segment in between. If another
+        // stretch has come free meanwhile, the region is dropped here, without the lock (L1):
+        // memory that it has already would be counted nowhere.
         let (found, _unneeded) = shard.with(|state| {
             if let Some(stretch) = state.reserve_stretch(request, at_least) {
                 return (Some(stretch), Some(region));

@@ -29,8 +29,9 @@
 //!
 //! # Invariants
 //! `unsafe` blocks only in the lock (`lock.rs`), and `unsafe impl` only where it is promised that
-//! there is memory behind an address (`device_bytes.rs`, `source/`); no lock is held across a driver call; a
-//! cached request on one stream makes no driver call; bookkeeping never touches device memory.
+//! there is memory behind an address (`device_bytes.rs`, `source/`); no lock is held across a
+//! driver call; a cached request on one stream makes no driver call; bookkeeping never touches
+//! device memory.
 #![deny(unsafe_code)]
 
 mod allocator;

@@ -1,8 +1,8 @@
 //! The lock of a shard: one read-modify-write to take, a plain store to let go.
 //!
-//! A cached request is so short that the lock is a good part of it. The standard mutex needs a second
-//! read-modify-write to see whether somebody sleeps; here nobody sleeps: a thread that finds the
-//! lock taken spins a little, then lets others run. That is right only because every critical
+//! A cached request is so short that the lock is a good part of it. The standard mutex needs a
+//! second read-modify-write to see whether somebody sleeps; here nobody sleeps: a thread that finds
+//! the lock taken spins a little, then lets others run. That is right only because every critical
 //! section here is short and none makes a driver call (L1). What it buys, measured against the
 //! standard mutex, and what it costs: `docs/design/0003-the-shard-lock.md`.
 //!

@@ -217,8 +217,8 @@ impl Snapshot {
     /// Where a request for `bytes` on `stream` could be served at once, without a wait, a question
     /// to the device or new memory: a free block, or free neighbours, of the right pool, of which
     /// all is known to come before the stream's next operation. `None` is a reason to wait or to
-    /// grow (R10). `Some` is none, with one exception: free blocks of one home that lie side by side
-    /// may be joined by the request itself, and then wait for the latest of their points
+    /// grow (R10). `Some` is none, with one exception: free blocks of one home that lie side by
+    /// side may be joined by the request itself, and then wait for the latest of their points
     /// (`docs/design/0002-joins-at-once.md`).
     #[must_use]
     pub fn find_fit(&self, stream: &Stream, bytes: u64) -> Option<u64> {

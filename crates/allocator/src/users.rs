@@ -10,9 +10,10 @@ use crate::handle::Block;
 type User = (StreamOrder, Point);
 
 impl Block {
-    /// Makes what is submitted to `stream` from now on come after every use of the block so far: what
-    /// was queued on its home stream, and what every stream that was recorded
-    /// ([`Block::record_stream`], [`Block::record_use`], launches and copies) was said to do with it.
+    /// Makes what is submitted to `stream` from now on come after every use of the block so far:
+    /// what was queued on its home stream, and what every stream that was recorded
+    /// ([`Block::record_stream`], [`Block::record_use`], launches and copies) was said to do with
+    /// it.
     ///
     /// For a write to a block that several streams have filled or read, where a wait for one of
     /// them is not enough. On the device: the host goes on. A driver call only for a stream that

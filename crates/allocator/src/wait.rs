@@ -241,7 +241,8 @@ impl ShardState {
         Some(self.candidate_of(&[block], request))
     }
 
-    /// The block, or the neighbours that are large enough together, that were freed the longest ago.
+    /// The block, or the neighbours that are large enough together, that were freed the longest
+    /// ago.
     fn candidate_run(&mut self, request: &Request<'_>, terms: &Terms) -> Option<Candidate> {
         self.join_all_recent();
         let owner = self.order.slot();

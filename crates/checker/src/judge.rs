@@ -268,7 +268,8 @@ impl Judge {
             Wrong::Stale(write, block) => {
                 let given = Line(block.place);
                 let remedy = format!(
-                    "keep the earlier buffer until after {line}; its memory was handed out again at {given}"
+                    "keep the earlier buffer until after {line}; its memory was handed out again \
+                     at {given}"
                 );
                 (Some(self.deed(&write.act)), remedy)
             }

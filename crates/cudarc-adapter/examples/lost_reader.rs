@@ -1,10 +1,10 @@
 //! Two streams read one buffer, the slower one first; it is dropped, and its stream asks for as
 //! much again and overwrites it. Does the slow reader read what was there?
 //!
-//! First with buffers of Wellspring's in calls of cudarc's; then with cudarc's own slices in the very
-//! same calls, whose one read event remembers the last reader only. Ends with 1 if Wellspring's
-//! answer is wrong. Runs on a GPU, or on the simulated driver (see `simulated_cuda.rs`), which finds
-//! that the memory of the slices is gone under the slow reader.
+//! First with buffers of Wellspring's in calls of cudarc's; then with cudarc's own slices in the
+//! very same calls, whose one read event remembers the last reader only. Ends with 1 if
+//! Wellspring's answer is wrong. Runs on a GPU, or on the simulated driver (see
+//! `simulated_cuda.rs`), which finds that the memory of the slices is gone under the slow reader.
 #![expect(clippy::print_stdout, reason = "an example talks through its standard output")]
 
 use std::error::Error;

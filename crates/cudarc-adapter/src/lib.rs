@@ -7,8 +7,8 @@
 //!
 //! - Memory: a freed buffer is not reused before every stream that used it is done with it, however
 //!   many there were and in whatever order they end.
-//! - Reads and writes: as cudarc's own slices do it, a stream that reads waits on the device for the
-//!   last write, and one that writes for the last write and for every read since.
+//! - Reads and writes: as cudarc's own slices do it, a stream that reads waits on the device for
+//!   the last write, and one that writes for the last write and for every read since.
 //! - A stream that was not given to [`Neighbor::stream`] is waited for by the host after its
 //!   operation: slower, not wrong. So is cudarc's per-thread stream, whose handle is another stream
 //!   on each thread.

@@ -46,8 +46,8 @@ impl From<streams::Error> for Error {
 
 /// A context of cudarc's with an allocator of ours in it. Clones are the same. `Send`, `Sync`.
 ///
-/// The context, and every stream that is given to a neighbor, live until the process ends: our names
-/// for them are cloned freely, and may outlive the neighbor.
+/// The context, and every stream that is given to a neighbor, live until the process ends: our
+/// names for them are cloned freely, and may outlive the neighbor.
 #[derive(Debug, Clone)]
 pub struct Neighbor {
     inner: Arc<Inner>,
@@ -82,8 +82,8 @@ impl Neighbor {
         &self.inner.runtime
     }
 
-    /// Our name for a stream of cudarc's, which is kept from now on until the process ends. Uses on it are counted
-    /// exactly or by the stream, without the host waiting.
+    /// Our name for a stream of cudarc's, which is kept from now on until the process ends. Uses on
+    /// it are counted exactly or by the stream, without the host waiting.
     ///
     /// # Errors
     /// The stream is the per-thread stream or one of another context, or it captures.
@@ -151,6 +151,6 @@ impl Neighbor {
     }
 }
 
-/// The driver's name for the per-thread stream of whatever thread calls; those of the legacy default
-/// stream are less.
+/// The driver's name for the per-thread stream of whatever thread calls; those of the legacy
+/// default stream are less.
 const PER_THREAD: usize = 2;

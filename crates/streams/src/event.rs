@@ -24,10 +24,10 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 /// A marker that streams record, and that streams and the host wait for.
 ///
 /// Never recorded, it counts as passed when it is asked, and a stream cannot be made to wait for it
-/// ([`Error::NeverRecorded`]): the driver's wait would wait for nothing. Clones are the same event. `Send`, `Sync`: several threads
-/// may record, ask and wait at the same time; where a record and a wait race, the wait happens,
-/// but nobody is credited with order from it. Nor is anybody from an event whose raw handle was
-/// given out: see [`Event::as_raw`].
+/// ([`Error::NeverRecorded`]): the driver's wait would wait for nothing. Clones are the same event.
+/// `Send`, `Sync`: several threads may record, ask and wait at the same time; where a record and a
+/// wait race, the wait happens, but nobody is credited with order from it. Nor is anybody from an
+/// event whose raw handle was given out: see [`Event::as_raw`].
 ///
 /// ```
 /// # fn main() -> Result<(), streams::Error> {
@@ -370,8 +370,6 @@ impl Event {
         let measured = self.inner.raw.elapsed_since(&start.inner.raw);
         let is_not_ready =
             |error: &Error| matches!(error, Error::Driver(error) if error.code.is_not_ready());
-        let milliseconds =
-            measured.map_err(|error| if is_not_ready(&error) { Error::NotReady } else { error })?;
-        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
+        measured.map_err(|error| if is_not_ready(&error) { Error::NotReady } else { error })
     }
 }

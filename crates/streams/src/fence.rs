@@ -164,8 +164,7 @@ impl Fence {
         if !timed || !self.is_known_complete() || !start.is_known_complete() {
             return Ok(None);
         }
-        let milliseconds = self.event().elapsed_since(start.event())?;
-        Ok(Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0)))
+        self.event().elapsed_since(start.event()).map(Some)
     }
 
     /// Blocks until the fence has passed.

@@ -39,9 +39,9 @@
 //! Invariants: knowledge is only added from calls that succeeded, so what happens behind our back
 //! makes us more careful, never wrong. No driver call is made inside a host function, on a context
 //! that has failed, or on a destroyed object. No lock is held across a driver call. Destructors do
-//! not panic, and only those of [`memory::PinnedMemory`] and [`Gates`] may block. Memory that an operation uses is alive
-//! and may be used: an owner sees to it as a [`DeviceOwner`], and for a [`RawSpan`], made of
-//! an address, its maker promises it.
+//! not panic, and only those of [`memory::PinnedMemory`] and [`Gates`] may block. Memory that an
+//! operation uses is alive and may be used: an owner sees to it as a [`DeviceOwner`], and for a
+//! [`RawSpan`], made of an address, its maker promises it.
 
 #![deny(unsafe_code)]
 

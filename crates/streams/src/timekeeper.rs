@@ -148,8 +148,7 @@ impl Timekeeper {
                 }
                 return;
             }
-            let Ok(milliseconds) = event.elapsed_since(&reference) else { continue };
-            let since = Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0);
+            let Ok(since) = event.elapsed_since(&reference) else { continue };
             let ended = at + since;
             if REFERENCE_AGE < since {
                 if let Some(marks) = lock(&self.streams).get_mut(&stream) {

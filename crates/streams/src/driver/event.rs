@@ -1,6 +1,7 @@
 //! Events: create, record, ask, wait for, destroy.
 
 use std::ptr;
+use std::time::Duration;
 
 use cuda_sys::{CUevent, CUevent_flags};
 
@@ -93,12 +94,12 @@ impl DriverEvent {
         self.context.check("cuEventSynchronize", code)
     }
 
-    /// Milliseconds from `start` to this event.
-    pub(crate) fn elapsed_since(&self, start: &Self) -> Result<f32, Error> {
+    /// The time from `start` to this event; nothing, if this one passed first.
+    pub(crate) fn elapsed_since(&self, start: &Self) -> Result<Duration, Error> {
         self.context.ready()?;
         let _current = self.context.current()?;
         let _relaxed = self.context.relaxed()?;
-        let mut milliseconds = 0.0;
+        let mut milliseconds: f32 = 0.0;
         // SAFETY: both events are live, and the result is ours to write.
         let code = unsafe {
             self.context.table().event_elapsed_time()(
@@ -108,7 +109,7 @@ impl DriverEvent {
             )
         };
         self.context.check("cuEventElapsedTime", code)?;
-        Ok(milliseconds)
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
     }
 }
 

@@ -54,6 +54,17 @@ pub(super) struct UseFacts {
     touched: bool,
 }
 
+impl UseFacts {
+    /// A use that an operation makes by touching the block.
+    pub(super) fn of_operation(
+        stream: StreamNumber,
+        place: Option<PlaceNumber>,
+        operation: OperationNumber,
+    ) -> Self {
+        Self { stream, kind: UseKind::ByOperation, place, last: Some(operation), touched: true }
+    }
+}
+
 /// One block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BlockFacts {
@@ -277,8 +288,7 @@ impl Builder {
             (known.last, known.touched) = (Some(operation), true);
             return;
         }
-        let (kind, last) = (UseKind::ByOperation, Some(operation));
-        facts.uses.push(UseFacts { stream, kind, place, last, touched: true });
+        facts.uses.push(UseFacts::of_operation(stream, place, operation));
     }
 
     fn note_use(

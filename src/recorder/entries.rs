@@ -21,6 +21,10 @@ use trace::{BlockNumber, StreamNumber};
 /// something unknown.
 const RECORDS_KEPT: usize = 1 << 16;
 
+/// Operations of one stream that may still get a time: more than any device has queued. Where no
+/// end is ever told, as on streams that nobody could time, the oldest go.
+const RUNNING_KEPT: usize = 1 << 14;
+
 /// A block that may still be named.
 #[derive(Debug)]
 struct LiveBlock {
@@ -105,7 +109,11 @@ impl Entries {
                 let told = Told { stream, kind, name: Some(name), is_captured, place };
                 let number = self.operate(now_ns, &told, accesses)?;
                 if !is_captured && self.wants_times {
-                    self.running.entry(stream).or_default().push_back((ordinal, number));
+                    let running = self.running.entry(stream).or_default();
+                    running.push_back((ordinal, number));
+                    if RUNNING_KEPT < running.len() {
+                        running.pop_front();
+                    }
                 }
                 Ok(())
             }
@@ -407,5 +415,42 @@ fn named(operation: order::Operation<'_>) -> (OperationKind, &str) {
         order::Operation::HostFunction => (OperationKind::HostFunction, "host function"),
         order::Operation::Graph { .. } => (OperationKind::GraphLaunch, "graph"),
         _ => (OperationKind::Unknown, "unknown"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use trace::stream_trace::Writer;
+
+    use super::{Entries, RUNNING_KEPT, order};
+
+    /// Was: operations on a stream that nobody could time, such as the legacy default stream in a
+    /// program that makes no other, were all kept for an end that never came.
+    #[test]
+    fn operations_that_are_never_told_to_have_ended_are_not_all_kept() {
+        let path = std::env::temp_dir().join(format!("wellspring-{}-ends", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        let mut entries = Entries::new(Writer::new(file, 0).expect("a trace"), true);
+        let submit = |entries: &mut Entries, ordinal| {
+            let operation = order::Operation::Fill;
+            let what = order::What::Submitted {
+                stream: 7,
+                ordinal,
+                capture: None,
+                operation,
+                accesses: &[],
+            };
+            let happening = order::Happening { place: None, what };
+            entries.of_streams(0, &happening).expect("it is written");
+            entries.running.get(&7).map_or(0, std::collections::VecDeque::len)
+        };
+        let few = (0..1000).map(|ordinal| submit(&mut entries, ordinal)).last();
+        assert_eq!(few, Some(1000), "those that a device may have queued are kept");
+        let kept = u64::try_from(RUNNING_KEPT).expect("a small number");
+        let many = (1000..2 * kept).map(|ordinal| submit(&mut entries, ordinal)).last();
+        assert_eq!(many, Some(RUNNING_KEPT));
+        std::fs::remove_file(&path).expect("the file is there");
     }
 }

@@ -5,7 +5,7 @@
 //! have queued work or waits that nobody saw, everything counts as ordered: what cannot be seen is
 //! not judged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use streams::observe::{Place, Reached, RecordId, StreamKind};
@@ -68,6 +68,8 @@ pub(crate) struct Timeline {
     newest: HashMap<u64, u64>,
     recorded: u64,
     complete: Clock,
+    /// How many streams there may be before those that are over are forgotten.
+    streams_max: usize,
     /// Whether any stream was ever shared with others.
     pub(crate) has_strangers: bool,
 }
@@ -75,6 +77,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     pub(crate) fn open(&mut self, stream: u64, seen: Seen) {
         self.has_strangers |= seen.is_shared;
+        self.forget_streams();
         self.streams.insert(stream, seen);
     }
 
@@ -232,14 +235,20 @@ impl Timeline {
 
     /// Forgets streams that are over, when there are many; what is unknown counts as done.
     fn forget_streams(&mut self) {
-        if self.streams.len() < STREAMS_MAX {
+        if self.streams.len() < self.streams_max.max(STREAMS_MAX) {
             return;
         }
         let complete = &self.complete;
         self.streams
             .retain(|stream, seen| !seen.is_retired || complete.get(*stream) < seen.ordinal);
-        let streams = &self.streams;
-        self.complete.keep(|stream| streams.contains_key(&stream));
+        let left: HashSet<u64> = self.streams.keys().copied().collect();
+        self.complete.keep(|stream| left.contains(&stream));
+        for seen in self.streams.values_mut() {
+            seen.clock.keep(|stream| left.contains(&stream));
+            seen.last_waits.retain(|stream, _| left.contains(stream));
+        }
+        // Where most are not over, they are not looked through at each new one.
+        self.streams_max = left.len().saturating_mul(2);
     }
 
     /// Whether what was added to a stream is known to be done.
@@ -298,5 +307,57 @@ impl Seen {
             }
             self.waits.insert(0, (last, Arc::new(joined)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use streams::observe::{Reached, RecordId, StreamKind};
+
+    use super::{STREAMS_MAX, Seen, Timeline};
+
+    const LIVING: u64 = 1;
+
+    /// A stream that lives, and as many others, one after the other, that it waits for; each is
+    /// synchronized with, by itself, where `are_over`.
+    fn after_streams(count: u64, are_over: bool) -> Timeline {
+        let mut timeline = Timeline::default();
+        let seen = || Seen::new(1, StreamKind::Owned, true, None);
+        timeline.open(LIVING, seen());
+        for number in 0..count {
+            let stream = 2 + number;
+            timeline.open(stream, seen());
+            timeline.add(stream, 1);
+            let record = RecordId { event: 1, version: 2 * number };
+            timeline.record(record, stream, 1, None);
+            timeline.wait((LIVING, number + 1), record, None, number);
+            if are_over {
+                timeline.pass(Reached { stream, ordinal: 1 });
+            }
+            timeline.retire(stream);
+        }
+        timeline
+    }
+
+    /// Was: only a synchronization of the whole context let streams go, and what a stream knew of
+    /// those stayed for good.
+    #[test]
+    fn streams_that_are_over_are_forgotten_by_a_program_that_makes_streams_for_ever() {
+        let max = u64::try_from(STREAMS_MAX).expect("a small number");
+        let timeline = after_streams(5 * max, true);
+        assert!(timeline.streams.len() <= STREAMS_MAX);
+        let living = timeline.seen(LIVING).expect("it lives");
+        assert!(living.clock.len() <= STREAMS_MAX && living.last_waits.len() <= STREAMS_MAX);
+        assert!(timeline.complete.len() <= STREAMS_MAX + 1);
+        assert!(timeline.is_complete(2, 1) && timeline.is_before(2, 1, LIVING), "it was over");
+    }
+
+    #[test]
+    fn streams_that_may_be_at_work_are_kept_however_many_they_are() {
+        let max = u64::try_from(STREAMS_MAX).expect("a small number");
+        let timeline = after_streams(2 * max, false);
+        assert_eq!(timeline.streams.len(), 2 * STREAMS_MAX + 1);
+        assert!(!timeline.is_complete(2, 1));
+        assert!(timeline.is_before(2, 1, LIVING), "the wait for it is known");
     }
 }

@@ -169,7 +169,10 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         if !self.ended {
-            drop(self.finish(None));
+            let thrown_away = self.finish(None);
+            let capture = self.state.id();
+            self.stream.order().core().watch().tell(None, || What::GraphGone { capture });
+            drop(thrown_away);
         }
     }
 }

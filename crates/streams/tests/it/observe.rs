@@ -158,6 +158,26 @@ fn what_goes_into_a_capture_is_told_apart_and_each_replay_is_one_addition() {
     assert_eq!(notes.take(), told);
 }
 
+/// Was: a capture that was dropped, not ended, was never told to be gone, so who kept what it
+/// touches kept it for good.
+#[test]
+fn a_capture_that_is_thrown_away_is_gone_as_a_graph_is() {
+    let (rig, notes) = watched(Schedule::Lazy);
+    let block = rig.block();
+    let stream = rig.context.create_stream(StreamOptions::default()).unwrap();
+    for ends in [false, true] {
+        let capture = stream.begin_capture(CaptureMode::Relaxed).unwrap();
+        let _filled = stream.fill_bytes(&block.span, 0, 64, 1).unwrap();
+        let _before = notes.take();
+        let graph = ends.then(|| capture.end().unwrap());
+        let told = notes.take();
+        let gone = |told: &[String]| told.iter().filter(|line| *line == "graph gone").count();
+        assert_eq!(gone(&told), usize::from(!ends), "{told:?}");
+        drop(graph);
+        assert_eq!(gone(&notes.take()), usize::from(ends));
+    }
+}
+
 #[test]
 fn an_observer_hears_of_an_end_before_anybody_knows_it() {
     let (rig, notes) = watched(Schedule::Eager);

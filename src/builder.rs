@@ -10,7 +10,7 @@ use streams::{Context, Driver};
 use crate::checking::Checking;
 use crate::error::OpenError;
 use crate::observers::{Observer, Observers};
-use crate::recorder::{Clock, RecordSettings, Recorder};
+use crate::recorder::{Clock, Destination, RecordSettings, Recorder};
 use crate::runtime::{Origin, Runtime};
 #[cfg(feature = "sim")]
 use crate::simulation::Simulation;
@@ -203,7 +203,8 @@ impl Builder {
     pub fn open_in(&self, context: &Context) -> Result<Runtime, OpenError> {
         let mut watch = Watch::of(&self.observers);
         if let Some(path) = &self.record.path {
-            watch.add_recorder(Recorder::create(path, Clock::host(), false)?);
+            let destination = Destination::unnumbered(path);
+            watch.add_recorder(Recorder::create(destination, Clock::host(), false)?);
         }
         self.compose(context, Origin::Gpu, watch)
     }
@@ -269,8 +270,9 @@ impl Builder {
         if let Some(checking) = &watch.checking {
             watch.observers.add(checking.checker());
         }
-        if let Some(path) = self.record.file() {
-            watch.add_recorder(Recorder::create(&path, clock, !self.record.without_times)?);
+        if let Some(destination) = self.record.file() {
+            let wants_times = !self.record.without_times;
+            watch.add_recorder(Recorder::create(destination, clock, wants_times)?);
         }
         Ok(watch)
     }

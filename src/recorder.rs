@@ -4,10 +4,12 @@
 //! writes them as they come, so that a program that is killed leaves a trace that is cut, not one
 //! that is lost. On a simulated device in virtual time, that is the host's time.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,17 +36,65 @@ impl RecordSettings {
     /// The file: the one that was set, else the one that the environment names. A process that
     /// opens several runtimes gets a file for each of the latter, with a number behind its name
     /// from the second on.
-    pub(crate) fn file(&self) -> Option<PathBuf> {
-        static OPENED: AtomicU64 = AtomicU64::new(0);
-        if self.path.is_some() {
-            return self.path.clone();
+    pub(crate) fn file(&self) -> Option<Destination> {
+        if let Some(path) = &self.path {
+            return Some(Destination::unnumbered(path));
         }
-        let mut name = std::env::var_os(RECORD_VARIABLE).filter(|name| !name.is_empty())?;
-        let number = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
-        if 1 < number {
-            name.push(format!(".{number}"));
+        let name = std::env::var_os(RECORD_VARIABLE).filter(|name| !name.is_empty())?;
+        Some(Destination::numbered(&name, &TAKEN))
+    }
+}
+
+/// The numbers of the files that the environment asked for and that runtimes record to.
+static TAKEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+/// The file that one runtime is to record to.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    path: PathBuf,
+    number: Option<Number>,
+}
+
+impl Destination {
+    pub(crate) fn unnumbered(path: &Path) -> Self {
+        Self { path: path.to_owned(), number: None }
+    }
+
+    /// The first of `name`, `name.2`, `name.3` and so on that no runtime has.
+    fn numbered(name: &OsStr, taken: &'static Mutex<BTreeSet<u64>>) -> Self {
+        let number = Number::take(taken);
+        let mut name = name.to_owned();
+        if 1 < number.value {
+            name.push(format!(".{}", number.value));
         }
-        Some(name.into())
+        Self { path: name.into(), number: Some(number) }
+    }
+}
+
+/// A number of a file. Of a runtime that could not be opened it is free again: what is opened
+/// instead, mostly a simulated device, records under the name that was asked for.
+#[derive(Debug)]
+struct Number {
+    value: u64,
+    taken: &'static Mutex<BTreeSet<u64>>,
+    is_kept: AtomicBool,
+}
+
+impl Number {
+    fn take(taken: &'static Mutex<BTreeSet<u64>>) -> Self {
+        let mut numbers = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = (1..).zip(numbers.iter()).take_while(|(free, used)| free == *used).count();
+        let value = u64::try_from(value).unwrap_or(u64::MAX).saturating_add(1);
+        numbers.insert(value);
+        Self { value, taken, is_kept: AtomicBool::new(false) }
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        if !self.is_kept.load(Ordering::Relaxed) {
+            self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.value);
+        }
     }
 }
 
@@ -93,6 +143,8 @@ pub(crate) struct Recorder {
     wants_times: bool,
     path: PathBuf,
     state: Mutex<State>,
+    /// Last: nothing is written any more when it is free again.
+    number: Option<Number>,
 }
 
 #[derive(Debug)]
@@ -102,13 +154,18 @@ enum State {
 }
 
 impl Recorder {
-    /// Begins a trace in a new file at `path`, or in place of the one that is there.
-    pub(crate) fn create(path: &Path, clock: Clock, wants_times: bool) -> Result<Self, OpenError> {
+    /// Begins a trace in a new file, or in place of the one that is there.
+    pub(crate) fn create(
+        destination: Destination,
+        clock: Clock,
+        wants_times: bool,
+    ) -> Result<Self, OpenError> {
+        let Destination { path, number } = destination;
         let refuse = |error: io::Error| OpenError::Record {
             path: path.display().to_string(),
             kind: error.kind(),
         };
-        let file = File::create(path).map_err(refuse)?;
+        let file = File::create(&path).map_err(refuse)?;
         let unix_ns = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
@@ -119,7 +176,14 @@ impl Recorder {
         };
         writer.put(0, &setting("clock", clock.name())).map_err(refuse)?;
         let state = Mutex::new(State::Open(Box::new(Entries::new(writer, wants_times))));
-        Ok(Self { clock, wants_times, path: path.to_owned(), state })
+        Ok(Self { clock, wants_times, path, state, number })
+    }
+
+    /// A runtime was opened with it: the file stays its own.
+    pub(crate) fn opened(&self) {
+        if let Some(number) = &self.number {
+            number.is_kept.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Where the trace goes.
@@ -187,5 +251,38 @@ impl streams::observe::Observer for Recorder {
 impl allocator::observe::Observer for Recorder {
     fn observe(&self, happening: &allocator::observe::Happening) {
         self.write(|entries, now_ns| entries.of_memory(now_ns, happening));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ffi::OsStr;
+    use std::sync::Mutex;
+
+    use super::{Clock, Destination, Recorder};
+
+    #[test]
+    fn a_runtime_that_could_not_be_opened_leaves_its_file_to_the_next() {
+        static TAKEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+        let name = format!("wellspring-{}-numbers.wst", std::process::id());
+        let name = std::env::temp_dir().join(name);
+        let second = name.with_extension("wst.2");
+        let create = || {
+            let destination = Destination::numbered(OsStr::new(&name), &TAKEN);
+            Recorder::create(destination, Clock::host(), false).expect("the folder is there")
+        };
+        drop(create());
+        let first = create();
+        assert_eq!(first.path(), name, "the one before was not opened");
+        first.opened();
+        drop(create());
+        let next = create();
+        assert_eq!(next.path(), second, "the first is taken, the second was not opened");
+        drop(first);
+        assert_eq!(create().path(), name.with_extension("wst.3"), "what was opened keeps its file");
+        for file in [&name, &second, &name.with_extension("wst.3")] {
+            std::fs::remove_file(file).expect("it was made");
+        }
     }
 }

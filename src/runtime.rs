@@ -154,6 +154,7 @@ impl Runtime {
         let checking = checking.map(Checking::opened);
         let device_name = allocator.context().device().name()?;
         if let Some(recorder) = &recorder {
+            recorder.opened();
             recorder.set("device", &device_name);
             recorder.set("policy", &format!("{:?}", allocator.config().policy));
             recorder.set("source", allocator.source_name());

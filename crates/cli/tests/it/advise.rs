@@ -68,13 +68,25 @@ fn what_is_no_trace_ends_with_2() {
 
 #[test]
 fn a_program_records_itself_where_the_environment_says_so() {
+    check_record("sim");
+}
+
+/// Was: the driver that was not there took the first file, which stayed empty.
+#[test]
+fn a_program_that_found_no_gpu_records_itself_where_the_environment_says_so() {
+    check_record("auto");
+}
+
+/// On a machine with a GPU it is hidden.
+fn check_record(device: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.wst");
     let trace = trace_file("side_stream");
     let program = env!("CARGO_BIN_EXE_wellspring");
     let output = std::process::Command::new(program)
-        .args(["replay", trace.to_str().unwrap(), "--device", "sim", "--quiet"])
+        .args(["replay", trace.to_str().unwrap(), "--device", device, "--quiet"])
         .env("WELLSPRING_RECORD", &file)
+        .env("CUDA_VISIBLE_DEVICES", "")
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -85,6 +97,7 @@ fn a_program_records_itself_where_the_environment_says_so() {
         assert_eq!(said.code, 0, "{said:?}");
         assert!(!said.stdout.contains("has no end"), "{said:?}");
     }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "there is no other");
     let advice = advise(&second, &["--json"]).json();
     let blocks = |group: &serde_json::Value| group["blocks"].as_u64().unwrap();
     let all: u64 = advice["groups"].as_array().unwrap().iter().map(blocks).sum();

@@ -83,8 +83,8 @@ impl Checking {
     /// All that was found, in words.
     fn summary(&self) -> String {
         let reports = self.checker.reports();
-        let count = reports.len();
-        let mut text = format!("wellspring: the checker found {count} faults\n");
+        let faults = if reports.len() == 1 { "fault" } else { "faults" };
+        let mut text = format!("wellspring: the checker found {} {faults}\n", reports.len());
         for report in &reports {
             text += &format!("{report}\n");
         }
@@ -127,6 +127,8 @@ impl fmt::Debug for Checking {
 }
 
 /// Opens GPU 0 with the checker on; see [`Builder::checked`].
+///
+/// Where a simulated device will do: `Builder::new().checked().open_or_simulated()`.
 ///
 /// ```no_run
 /// let runtime = wellspring::checked()?;

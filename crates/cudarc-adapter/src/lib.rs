@@ -13,6 +13,33 @@
 //!   operation: slower, not wrong. So is cudarc's per-thread stream, whose handle is another stream
 //!   on each thread.
 //!
+//! ```no_run
+//! use cudarc::driver::CudaContext;
+//! use cudarc_adapter::Neighbor;
+//!
+//! let context = CudaContext::new(0)?;
+//! let (home, other) = (context.new_stream()?, context.new_stream()?);
+//! let neighbor = Neighbor::new(&context)?;
+//! neighbor.stream(&other)?; // so that its uses are counted without the host waiting
+//!
+//! let buffer = neighbor.alloc_zeros::<f32>(&home, 1 << 20)?;
+//! let mut copy = neighbor.alloc::<f32>(&other, 1 << 20)?;
+//! other.memcpy_dtod(&buffer, &mut copy)?; // waits on the device for the zeros
+//! drop(buffer); // its memory serves nobody before the copy is done
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The example `neighbor` goes through all of this. Where there is no GPU, cudarc opens the
+//! simulated driver in place of the real one:
+//!
+//! ```sh
+//! cargo build -p cudarc-adapter --examples
+//! mkdir -p target/driver
+//! ln -sf ../debug/examples/libsimulated_cuda.so target/driver/libcuda.so.1
+//! ln -sf libcuda.so.1 target/driver/libcuda.so
+//! LD_LIBRARY_PATH=target/driver cargo run -p cudarc-adapter --example neighbor
+//! ```
+//!
 //! What it must not know: how the allocator decides.
 //!
 //! A capture of cudarc's own is not seen by it: buffers of this crate are not for captured work.

@@ -54,6 +54,8 @@ pub enum LagUnit {
 pub struct UseAdvice {
     /// The stream, by its number in the recording.
     pub stream: u32,
+    /// Where the program made the stream.
+    pub stream_made_at: Option<String>,
     /// How the use was announced: `record_stream`, `record_use`, or `operation` where the launch
     /// or copy did it by itself.
     pub announced_by: String,
@@ -79,6 +81,8 @@ pub struct UseAdvice {
 pub struct GroupAdvice {
     /// The home stream, by its number in the recording.
     pub stream: u32,
+    /// Where the program made it.
+    pub stream_made_at: Option<String>,
     /// Where the blocks are allocated.
     pub allocated_at: Option<String>,
     /// Where they are freed.

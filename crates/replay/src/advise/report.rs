@@ -142,6 +142,7 @@ impl Told<'_> {
         let bytes = self.members().map(|block| block.bytes);
         GroupAdvice {
             stream: key.home.0,
+            stream_made_at: self.made_at(key.home),
             allocated_at: self.place(key.allocated),
             freed_at: self.place(key.freed),
             blocks: self.group.members.len(),
@@ -235,6 +236,7 @@ impl Told<'_> {
         let (user, home) = (stream.0, self.group.key.home.0);
         UseAdvice {
             stream: user,
+            stream_made_at: self.made_at(stream),
             announced_by: match kind {
                 UseKind::UntilFree => "record_stream",
                 UseKind::UntilNow => "record_use",
@@ -249,6 +251,10 @@ impl Told<'_> {
             record_call: format!("let done_{user} = stream_{user}.record_event()?;"),
             wait_call: format!("stream_{home}.wait_event(&done_{user})?;"),
         }
+    }
+
+    fn made_at(&self, stream: trace::StreamNumber) -> Option<String> {
+        self.recording.stream(stream).and_then(|stream| self.place(stream.place))
     }
 
     fn place(&self, place: Option<PlaceNumber>) -> Option<String> {

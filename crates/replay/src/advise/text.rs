@@ -76,7 +76,11 @@ fn write_group(out: &mut String, group: &GroupAdvice) -> std::fmt::Result {
 }
 
 fn write_use(out: &mut String, used: &UseAdvice) -> std::fmt::Result {
-    write!(out, "  used on stream {}, said by {}", used.stream, used.announced_by)?;
+    let announced_by = match used.announced_by.as_str() {
+        "operation" => "the operation itself",
+        call => call,
+    };
+    write!(out, "  used on stream {}, said by {announced_by}", used.stream)?;
     if let Some(at) = &used.announced_at {
         write!(out, " at {at}")?;
     }
@@ -139,7 +143,14 @@ fn write_calls(out: &mut String, group: &GroupAdvice) -> std::fmt::Result {
     for used in &group.uses {
         writeln!(out, "  before {before}{later}: {}", used.wait_call)?;
     }
-    writeln!(out, "  and free the block there instead of at its place now")
+    writeln!(out, "  and free the block there instead of at its place now")?;
+    let users = group.uses.iter().map(|used| (used.stream, &used.stream_made_at));
+    for (stream, made_at) in std::iter::once((group.stream, &group.stream_made_at)).chain(users) {
+        if let Some(place) = made_at {
+            writeln!(out, "  stream_{stream} is the stream made at {place}")?;
+        }
+    }
+    Ok(())
 }
 
 fn write_gaps(out: &mut String, advice: &Advice) -> std::fmt::Result {

@@ -37,9 +37,11 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let mut writer = Writer::new(Vec::new(), 0).unwrap();
-        let places = (1..=9).map(|line| writer.place("src/loop.rs", line, 1).unwrap()).collect();
+        let places: Vec<_> =
+            (1..=9).map(|line| writer.place("src/loop.rs", line, 1).unwrap()).collect();
         for id in 0..3 {
-            let start = StreamStart { id, kind: StreamKind::Owned, priority: 0, place: None };
+            let place = Some(places[8]);
+            let start = StreamStart { id, kind: StreamKind::Owned, priority: 0, place };
             writer.put(0, &Item::Stream(start)).unwrap();
         }
         Self {
@@ -316,6 +318,7 @@ fn the_table_names_the_calls_to_write() {
         "> wait 2 blocks later",
         "after  src/loop.rs:3: let done_1 = stream_1.record_event()?;",
         "before src/loop.rs:1, 2 blocks later: stream_0.wait_event(&done_2)?;",
+        "stream_2 is the stream made at src/loop.rs:9",
     ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }

@@ -33,6 +33,10 @@ impl EventPool {
 
     /// Gives an event back. Streams that were told to wait for it keep the record they wait for.
     pub(crate) fn give(&self, event: DriverEvent) {
+        if self.context.is_forked() {
+            // The pool's lock may be held for ever there, and the event is the parent's.
+            return;
+        }
         let free = if event.is_timed() { &self.timed } else { &self.plain };
         lock(free).push(event);
     }

@@ -31,7 +31,7 @@ pub struct Wishes {
     pub operations: usize,
     /// What the device does; else the seed says.
     pub schedule: Option<Schedule>,
-    /// The allocator's policy; else the seed says.
+    /// The policy of the allocator, and of a pool beside it; else the seed says.
     pub policy: Option<Policy>,
     /// Whether driver calls fail now and then; else the seed says.
     pub faults: Option<bool>,
@@ -81,7 +81,8 @@ impl Program {
         let (stream_bound, pool) = draw_bound_and_pool(seed);
         let setup = Setup {
             stream_bound,
-            pool,
+            // One of another policy beside it would be no program of the policy wished for (R9).
+            pool: pool.map(|drawn| wishes.policy.unwrap_or(drawn)),
             schedule: wishes.schedule.clone().unwrap_or(Schedule::Seeded(seed)),
             policy: wishes.policy.unwrap_or(drawn),
             limit_bytes: chance.pick(&[None, Some(24 << 20), Some(48 << 20)]),

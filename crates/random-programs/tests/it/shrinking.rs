@@ -3,11 +3,18 @@
 use allocator::Sabotage;
 use random_programs::{Broken, Program, run, shrink};
 
+/// In so many seeds one finds what is taken out.
+const SEEDS_MAX: u64 = 1_000;
+
 #[test]
 fn a_failing_program_shrinks_to_what_fails() {
-    let mut program = Program::draw(0);
-    program.setup.broken = Some(Broken::Allocator(Sabotage::IgnoreFreePoint));
-    let kind = run(&program).findings.first().expect("a finding").kind();
+    let broken = |seed| {
+        let mut program = Program::draw(seed);
+        program.setup.broken = Some(Broken::Allocator(Sabotage::IgnoreFreePoint));
+        let kind = run(&program).findings.first()?.kind();
+        Some((program, kind))
+    };
+    let (program, kind) = (0..SEEDS_MAX).find_map(broken).expect("some program finds it");
     let (shortest, finding) = shrink(&program, kind).expect("it fails again");
     println!("{shortest}{finding}");
     assert!(shortest.steps.len() <= 12, "{} steps are left", shortest.steps.len());

@@ -113,6 +113,8 @@ class Stage:
             torch.cuda.empty_cache()
         if self.way == "unsynchronized":
             self.prepared = [self.new(size) for size, _, _ in self.steps]
+        # A request has the allocator see that what the stage before left pending is over.
+        self.new(512)
         torch.cuda.reset_peak_memory_stats()
         start = torch.cuda.Event(enable_timing=True)
         self.producer.record_event(start)

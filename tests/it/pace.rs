@@ -211,3 +211,36 @@ fn what_is_watched_costs_few_records() {
     assert!(last.0 < 1_250 && last.1 < 1_250, "{last:?} records and times once all is known");
     assert!(0 < calls("cuEventElapsedTime"), "nothing was learned");
 }
+
+/// Was: a stream kept every fence that it had been made to wait for until it handed on a block of
+/// its own. One that never did kept an event of the driver's for each of its waits, for good.
+#[test]
+fn a_stream_that_waits_and_hands_nothing_on_keeps_no_event_for_each_wait() {
+    const ROUNDS: u64 = 600;
+    let stage = Stage::new(Config::default().with_pending_max(0));
+    let user = &stage.consumers[0];
+    let taker = stage.context.create_stream(StreamOptions::default()).unwrap();
+    let give = |home: &Stream| {
+        let block = stage.allocator.allocate(home, PIECE).unwrap();
+        stage.work(home, 1);
+        user.wait_stream(home).unwrap();
+        stage.work(user, 3);
+        block.record_stream(user);
+    };
+    // Once it hands one on, so that its waits are noted.
+    give(&taker);
+    let round = || {
+        give(&stage.producer);
+        let block = stage.allocator.allocate(&taker, PIECE).unwrap();
+        stage.work(&taker, 1);
+        drop(block);
+        taker.synchronize().unwrap();
+    };
+    let alive = || stage.machine.calls("cuEventCreate") - stage.machine.calls("cuEventDestroy");
+    let waits = || stage.allocator.stats().served_by.device_wait;
+    (0..ROUNDS).for_each(|_| round());
+    let (events, waited) = (alive(), waits());
+    (0..ROUNDS).for_each(|_| round());
+    assert!(ROUNDS <= waits() - waited, "it waits in each round");
+    assert!(alive() <= events + 8, "{} events more than the {events} before", alive() - events);
+}

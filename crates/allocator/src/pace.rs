@@ -30,6 +30,10 @@ const PAUSE_STEPS_MAX: u32 = 16_384;
 /// The streams whose depth is kept; the others wait as deep as was learned last.
 const STREAMS_MAX: usize = 256;
 
+/// The most fences that are kept of what a stream was made to wait for since its last step. One
+/// that waits for more makes nothing that others use: then the step to come stands by itself.
+const HELD_FENCES_MAX: usize = 256;
+
 /// What was learned of the streams that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -124,10 +128,18 @@ impl Pace {
         // A stream that cannot be fenced is watched without.
         let before = if is_known { None } else { order.fence_now().ok() };
         learned = self.streams.lock();
+        let mut too_many = Held::default();
         if let Some(maker) = learned.by_slot.get_mut(&order.slot()) {
             maker.held.before = maker.held.before.take().or(before);
             maker.held.fences.extend(fences.iter().cloned());
+            if HELD_FENCES_MAX < maker.held.fences.len() {
+                too_many = std::mem::take(&mut maker.held);
+                maker.window.is_broken = true;
+            }
         }
+        // Fences are dropped without the lock.
+        drop(learned);
+        drop(too_many);
     }
 
     /// A block of `order` was freed whose uses end with the fences `ends`; memory has come or gone

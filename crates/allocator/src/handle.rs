@@ -200,7 +200,11 @@ impl Block {
         let known = self.inner.order_of(home);
         let old = known.ok_or(AllocError::ForeignStream { stream_id: order.id() })?;
         let point = old.position();
-        wait_for(stream, &old, point)?;
+        // What the device was seen to have done is no reason to leave out a wait that later
+        // decisions rest on (R9).
+        if !self.inner.view.knows(order, point) {
+            wait_for(stream, &old, point)?;
+        }
         shard.with(|state| state.arena.at_mut(key.name.index()).home = order.slot());
         // The old home is a stream like any other now. What it was given is kept in mind, although
         // the new home comes after it: the free asks what is known.
@@ -324,9 +328,6 @@ impl Block {
 /// Makes `stream` come after `point` of `other`, on the device.
 #[track_caller]
 fn wait_for(stream: &Stream, other: &StreamOrder, point: Point) -> Result<(), streams::Error> {
-    if stream.order().knows(point) {
-        return Ok(());
-    }
     if other.is_capturing() {
         return Err(streams::Error::Capturing { stream: other.id() });
     }

@@ -34,3 +34,23 @@ fn a_wait_for_one_user_of_two_is_caught() {
         assert_eq!(hazards.is_empty(), waits_for_all, "{hazards:?}");
     }
 }
+
+/// Was: a move from a stream whose work was observed to be over made no wait, and a deterministic
+/// allocator knew less after it than where nothing had been observed, so places differed (R9).
+#[test]
+fn a_deterministic_move_leaves_the_same_knowledge_whatever_was_observed() {
+    let known = [Schedule::Eager, Schedule::Lazy].map(|schedule| {
+        let rig = SimulatedRig::new(schedule);
+        let desk = rig.desk();
+        let config = Config::default().with_policy(allocator::Policy::Deterministic);
+        let allocator = desk.allocator(config);
+        let [home, next] = desk.streams();
+        let mut block = allocator.allocate(&home, WHOLE).expect("memory");
+        desk.fill_memory(&home, &mut block, 1);
+        let point = home.order().position();
+        let _observed = home.query().expect("an answer");
+        block.move_to(&next).expect("a move");
+        next.order().knows_settled(point)
+    });
+    assert_eq!(known, [true, true]);
+}

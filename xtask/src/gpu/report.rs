@@ -194,7 +194,9 @@ fn sanitizer(page: &mut Page, rows: &[patterns::Row]) {
         page.sentence(&format!("Not checked: {}.", reason.replace('_', " ")));
         return;
     }
-    let is_clean = |row: &&patterns::Row| patterns::word(row, "verdict") == "clean";
+    let (left_out, rows): (Vec<_>, Vec<_>) =
+        rows.iter().partition(|row| row.contains_key("left_out"));
+    let is_clean = |row: &&&patterns::Row| patterns::word(row, "verdict") == "clean";
     let clean = rows.iter().filter(is_clean).count();
     let all = rows.len();
     page.sentence(&format!("{clean} of {all} scenario tests were clean under its memcheck."));
@@ -203,6 +205,14 @@ fn sanitizer(page: &mut Page, rows: &[patterns::Row]) {
         bad.map(|row| vec![patterns::word(row, "test").to_owned()]).collect();
     if !bad.is_empty() {
         page.table(&[words("not clean")], &bad);
+    }
+    if !left_out.is_empty() {
+        let why = |row: &&patterns::Row| {
+            let reason = patterns::word(row, "left_out").replace('_', " ");
+            vec![patterns::word(row, "test").to_owned(), reason]
+        };
+        let table: Vec<Vec<String>> = left_out.iter().map(why).collect();
+        page.table(&[words("left out"), words("because")], &table);
     }
 }
 

@@ -29,13 +29,14 @@ const INTERLEAVINGS_MIN: u32 = 20;
 const STACK_WORDS: usize = 1 << 17;
 const BLOCK: u64 = 512;
 
-/// What the threads of a model share.
+/// What the threads of a model share. The machine goes last: its place among the machines is taken
+/// by another model's at once, and what is left would be that one's.
 struct Stage {
-    machine: Machine,
     context: Context,
     allocator: Allocator,
     /// Ranges handed out. A lock of the standard library: no switch happens while it is held.
     live: Mutex<Vec<(u64, u64)>>,
+    machine: Machine,
 }
 
 impl Stage {

@@ -71,8 +71,8 @@ pub(crate) struct ReplayArguments {
 /// What `advise` is told.
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArguments {
-    /// A stream trace, as WELLSPRING_RECORD has a program write it, or a PyTorch memory snapshot,
-    /// which lacks uses; also compressed with gzip, xz or zstd
+    /// A stream trace, as the variable `WELLSPRING_RECORD` has a program write it, or a PyTorch
+    /// memory snapshot, which lacks uses; also compressed with gzip, xz or zstd
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Which device's trace of a snapshot to take; by default the first that has one

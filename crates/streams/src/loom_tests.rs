@@ -162,12 +162,12 @@ fn o3_completion_never_goes_back() {
             stream.submit(operation);
         }
         let learner = Arc::clone(&stream);
-        let thread = thread::spawn(move || learner.slot.learn_complete(3));
-        stream.slot.learn_complete(2);
+        let thread = thread::spawn(move || learner.slot.learn_settled(3));
+        stream.slot.learn_settled(2);
         assert!(stream.slot.is_complete(2));
         thread.join().unwrap();
         assert!(stream.slot.is_complete(3));
-        assert!(!stream.slot.has_news());
+        assert!(!stream.slot.has_unsettled());
     });
 }
 

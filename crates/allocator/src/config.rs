@@ -28,6 +28,10 @@ pub enum Policy {
     /// allocator is made: before the first stream, so that it holds for all of them). What it
     /// costs: a block is reused for another stream, and memory given back, only after order or a
     /// host synchronization shows it to be unused, not when the device merely is done with it.
+    ///
+    /// Not promised where an allocator or a pool of another policy works on the same streams (what
+    /// that one waits for depends on the device, and is known to all from then on), nor where
+    /// driver calls of this one fail.
     Deterministic,
     /// Asks the device and grows, as PyTorch does: never waits on the device, and never hands a
     /// block to another stream.

@@ -130,12 +130,7 @@ fn a_stale_span_is_read(stage: &Stage, broken: bool) {
     let mut first = stage.buffer(home);
     stage.write(home, &mut first);
     let span = raw(&first);
-    let kept = if broken {
-        drop(first);
-        None
-    } else {
-        Some(first)
-    };
+    let kept = (!broken).then_some(first);
     let second = stage.buffer(home);
     assert_eq!(second.address() == span.span().address, broken, "its memory is handed out again");
     stage.read_raw(home, &span);
@@ -147,12 +142,7 @@ fn a_stale_span_is_read_on_another_stream(stage: &Stage, broken: bool) {
     let mut first = stage.buffer(home);
     stage.write(home, &mut first);
     let span = raw(&first);
-    let kept = if broken {
-        drop(first);
-        None
-    } else {
-        Some(first)
-    };
+    let kept = (!broken).then_some(first);
     let second = stage.buffer(home);
     reader.wait_stream(home).expect("a wait");
     stage.read_raw(reader, &span);

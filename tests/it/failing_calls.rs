@@ -5,7 +5,7 @@ use allocator::{AllocError, Config};
 use cuda_sim::{FaultPlan, Schedule};
 use cuda_sys::CUresult;
 
-use crate::scenarios::rig::{Rig as _, WHOLE, take, try_take};
+use crate::scenarios::rig::{Rig as _, WHOLE, take, take_used, try_take};
 use crate::simulated_rig::SimulatedRig;
 
 fn fails(rig: &SimulatedRig, call: &'static str, code: CUresult) {
@@ -128,11 +128,7 @@ fn a_device_side_wait_that_fails_hands_nothing_out() {
     let config = Config::default().with_policy(allocator::Policy::Deterministic);
     let allocator = desk.allocator(config.with_pending_max(0));
     let [home, user] = desk.streams();
-    let x = take(&rig, &allocator, &home, WHOLE);
-    x.fill(&home, 1);
-    user.wait_stream(&home).expect("a wait");
-    x.check(&user, 1);
-    x.block().record_stream(&user);
+    let x = take_used(&rig, &allocator, [&home, &user]);
     let freed = x.free();
     fails(&rig, "cuStreamWaitEvent", CUresult::CUDA_ERROR_INVALID_VALUE);
     let y = take(&rig, &allocator, &home, WHOLE);

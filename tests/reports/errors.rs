@@ -5,7 +5,7 @@ use cuda_sim::{FaultPlan, Schedule};
 use cuda_sys::CUresult;
 
 use super::calls;
-use crate::scenarios::rig::{Rig as _, WHOLE, take};
+use crate::scenarios::rig::{Rig as _, WHOLE, take, take_used};
 use crate::simulated_rig::SimulatedRig;
 
 const LOST: CUresult = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -150,11 +150,7 @@ fn a_fault_found_by_the_fence_of_a_free_is_not_blamed_on_it() {
     let desk = rig.desk();
     let allocator = desk.allocator(Config::default());
     let [home, user] = desk.streams();
-    let x = take(&rig, &allocator, &home, WHOLE);
-    x.fill(&home, 1);
-    user.wait_stream(&home).expect("a wait");
-    x.check(&user, 1);
-    x.block().record_stream(&user);
+    let x = take_used(&rig, &allocator, [&home, &user]);
     rig.machine().fail(FaultPlan { call: "cuEventRecord", nth: 1, code: LOST, sticky: true });
     x.try_free().expect("the free is not at fault");
     assert_eq!(allocator.stats().allocation_count, 0);

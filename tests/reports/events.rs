@@ -8,7 +8,7 @@ use cuda_sys::CUresult;
 use streams::{Driver, Error, StreamOptions};
 
 use super::{calls, under_every_schedule};
-use crate::scenarios::rig::{BLOCK, Desk, Rig as _, WHOLE, take};
+use crate::scenarios::rig::{BLOCK, Desk, Rig as _, WHOLE, take, take_used};
 use crate::simulated_rig::SimulatedRig;
 
 /// One event recorded on two streams in turn stands for the second alone: the first is still to be
@@ -128,11 +128,7 @@ fn a_block_whose_event_failed_is_not_reused() {
         let desk = rig.desk();
         let allocator = desk.allocator(Config::default());
         let [home, user] = desk.streams();
-        let x = take(&rig, &allocator, &home, WHOLE);
-        x.fill(&home, 1);
-        user.wait_stream(&home).expect("a wait");
-        x.check(&user, 1);
-        x.block().record_stream(&user);
+        let x = take_used(&rig, &allocator, [&home, &user]);
         // All pooled events are lent, so that the free has to make one.
         let lent: Vec<_> = std::iter::from_fn(|| {
             let pooled = 0 < desk.context().pooled_events();

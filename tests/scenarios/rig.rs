@@ -374,6 +374,20 @@ pub fn take<'rig>(
     try_take(rig, allocator, stream, bytes).expect("memory")
 }
 
+/// Takes a block that its home writes, and that a user reads after it and is recorded for.
+pub fn take_used<'rig>(
+    rig: &'rig dyn Rig,
+    allocator: &Allocator,
+    [home, user]: [&Stream; 2],
+) -> Held<'rig> {
+    let block = take(rig, allocator, home, WHOLE);
+    block.fill(home, 1);
+    user.wait_stream(home).expect("a wait");
+    block.check(user, 1);
+    block.block().record_stream(user);
+    block
+}
+
 /// Takes a block, if there is one.
 pub fn try_take<'rig>(
     rig: &'rig dyn Rig,

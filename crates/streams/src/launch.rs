@@ -129,6 +129,10 @@ impl From<(u32, u32, u32)> for Dimensions {
     }
 }
 
+fn shape(grid: Dimensions, block: Dimensions, shared_bytes: u32) -> Shape {
+    Shape { grid: grid.0, block: block.0, shared_bytes }
+}
+
 impl<S: Signature> Kernel<S> {
     /// Queues a launch: `grid` blocks of `block` threads, each block with `shared_bytes` of
     /// dynamic shared memory. `arguments` is a tuple, one for each parameter: memory for the
@@ -145,8 +149,7 @@ impl<S: Signature> Kernel<S> {
         shared_bytes: u32,
         arguments: A,
     ) -> Result<Submission, Error> {
-        let (grid, block) = (grid.into(), block.into());
-        let shape = Shape { grid: grid.0, block: block.0, shared_bytes };
+        let shape = shape(grid.into(), block.into(), shared_bytes);
         self.queue(stream, shape, &arguments, WhenCaptured::Held)
     }
 
@@ -160,8 +163,7 @@ impl<S: Signature> Kernel<S> {
         shared_bytes: u32,
         arguments: A,
     ) -> Result<Submission, Error> {
-        let (grid, block) = (grid.into(), block.into());
-        let shape = Shape { grid: grid.0, block: block.0, shared_bytes };
+        let shape = shape(grid.into(), block.into(), shared_bytes);
         self.queue(stream, shape, &arguments, WhenCaptured::Refused)
     }
 

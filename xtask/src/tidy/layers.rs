@@ -34,7 +34,7 @@ const LAYERS: &[Layer] = &[
     beside("checker", 4, &["allocator", "streams"]),
     layer("wellspring", 5),
     beside("trace", 1, &[]),
-    beside("pytorch-model", 1, &[]),
+    beside("pytorch-model", 2, &["trace"]),
     beside("replay", 6, &["trace", "allocator", "pytorch-model"]),
     layer("cli", 7),
     beside("patterns", 6, &["wellspring"]),

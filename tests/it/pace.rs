@@ -8,6 +8,7 @@ use cuda_sim::{DeviceProfile, Machine, Schedule};
 use kernels::launch::Kernels;
 use streams::{Context, Stream, StreamOptions};
 
+use crate::scenarios::raw::borrowed;
 use crate::simulated_rig::{context, machine};
 
 const MICROSECOND: u64 = 1_000;
@@ -187,29 +188,66 @@ fn a_slow_side_stream_does_not_stop_the_main_one() {
     }
 }
 
-/// Where nobody records for himself, each free records once, and waits only while a window is
-/// watched; times are asked for once a window.
-#[test]
-fn what_is_watched_costs_few_records() {
-    let stage = Stage::new(Config::default());
-    let [consumer, _] = &stage.consumers;
+/// Events recorded in each of four rounds of 1,000 steps of a producer and `users`, and times asked
+/// for in all.
+fn recorded(stage: &Stage, users: &[Stream]) -> ([u64; 4], u64) {
     let calls = |name| stage.machine.calls(name);
-    let mut last = (0, 0);
-    for round in 1..=4 {
-        let before = (calls("cuEventRecord"), calls("cuEventElapsedTime"));
+    let times = calls("cuEventElapsedTime");
+    let records = [(); 4].map(|()| {
+        let before = calls("cuEventRecord");
         for _ in 0..1_000 {
             let block = stage.allocator.allocate(&stage.producer, PIECE).unwrap();
             stage.work(&stage.producer, 50);
-            stage.work(consumer, 60);
-            block.record_stream(consumer);
+            for user in users {
+                stage.work(user, 60);
+                block.record_stream(user);
+            }
         }
+        let records = calls("cuEventRecord") - before;
         stage.context.synchronize().unwrap();
-        let records = calls("cuEventRecord") - before.0;
-        last = (records, calls("cuEventElapsedTime") - before.1);
-        assert!((1_000..1_450).contains(&records), "{records} records in round {round}");
-    }
-    assert!(last.0 < 1_250 && last.1 < 1_250, "{last:?} records and times once all is known");
-    assert!(0 < calls("cuEventElapsedTime"), "nothing was learned");
+        records
+    });
+    (records, calls("cuEventElapsedTime") - times)
+}
+
+/// Two stages of which the first watches its steps: both record the same.
+fn check_records(users: impl Fn(&Stage) -> Vec<Stream>) -> [u64; 4] {
+    let [watched, unwatched] = [WaitDepth::Learned, WaitDepth::Fixed(1)].map(|depth| {
+        let stage = Stage::new(Config::default().with_wait_depth(depth));
+        let users = users(&stage);
+        let found = recorded(&stage, &users);
+        assert!(900 < stage.allocator.stats().served_by.device_wait, "it waits");
+        found
+    });
+    assert!(300 < watched.1 && unwatched.1 == 0, "{watched:?} {unwatched:?}: times asked for");
+    assert_eq!(watched.0, unwatched.0, "a watched step records as any other");
+    watched.0
+}
+
+/// Was: a step that was watched for its times recorded an event of its own before a wait, beside
+/// the one at the free. It learns all the same, from the fences that the frees leave.
+#[test]
+fn a_watched_step_records_one_event_for_each_used_stream() {
+    let one = check_records(|stage| vec![stage.consumers[0].clone()]);
+    // The first growth asks a stream that no fence covers, which leaves one.
+    assert!(one[0] <= 1_001 && one[1..] == [1_000; 3], "{one:?}");
+    let two = check_records(|stage| stage.consumers.to_vec());
+    assert!(two[0] <= 2_001 && two[1..] == [2_000; 3], "{two:?}");
+}
+
+/// The same on a stream that others may submit to: one record for each free.
+#[test]
+fn a_watched_step_records_one_event_a_free_on_a_borrowed_stream() {
+    let records = check_records(|stage| {
+        let driver = streams::Driver::from_table(stage.machine.table()).unwrap();
+        let owner = driver.device(0).unwrap().primary_context().unwrap();
+        let other = owner.create_stream(StreamOptions::default()).unwrap();
+        let borrowed = borrowed(&stage.context, &other);
+        // Its owner never lets go of it.
+        Box::leak(Box::new(other));
+        vec![borrowed]
+    });
+    assert!(records[1..].iter().all(|records| *records <= 1_000), "{records:?}");
 }
 
 /// Was: a stream kept every fence that it had been made to wait for until it handed on a block of

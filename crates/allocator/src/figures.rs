@@ -1,5 +1,7 @@
 //! The figures of an allocator, added up over its shards.
 
+use streams::Stream;
+
 use crate::allocator::{Allocator, Inner};
 use crate::stats::Stats;
 use crate::sync::Ordering;
@@ -11,6 +13,16 @@ impl Allocator {
         let mut stats = self.inner.stats();
         stats.stranded_bytes = self.stranded().total_bytes();
         stats
+    }
+
+    /// How many bursts of work must lie behind a use for `stream` to wait for it, below the bound
+    /// on pending memory ([`WaitDepth`](crate::WaitDepth)): what was learned, or what is set.
+    /// `None` if it waits at the bound only, or never.
+    #[must_use]
+    pub fn wait_depth(&self, stream: &Stream) -> Option<u32> {
+        let depth =
+            self.inner.depth(stream.order()).filter(|_| self.inner.config.policy.waits())?;
+        Some(u32::try_from(depth).unwrap_or(u32::MAX))
     }
 
     /// Starts all peaks again from the current values.

@@ -7,17 +7,19 @@
 //! `depth` says how many bursts are needed. Nothing here asks the device whether it has come so
 //! far, and nothing is waited for.
 //!
-//! A window of steps is watched at a time, and then none for a while, so that neither the records
-//! before waits nor the questions for the times count.
+//! A window of steps is watched at a time, and then none for a while, so that the questions for the
+//! times do not count. Nothing is recorded for it: where the program made nobody wait for a fence
+//! of the home stream, what it handed over is taken to be made when its quickest user was through.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use streams::order::StreamSlot;
+use streams::order::{Point, StreamSlot};
 use streams::{Context, Fence, FenceTimer, StreamOrder};
 
-use crate::depth::{Turn, needed};
+use crate::config::WaitDepth;
+use crate::depth::{Needed, Turn, needed};
 use crate::sync::Mutex;
 
 /// The most steps in a window.
@@ -30,9 +32,17 @@ const PAUSE_STEPS_MAX: u32 = 16_384;
 /// The streams whose depth is kept; the others wait as deep as was learned last.
 const STREAMS_MAX: usize = 256;
 
+/// The most steps that one free asks about: what a pause of the program leaves over is spread over
+/// the frees after it, because the questions for all of it take the host milliseconds.
+const SETTLED_STEPS_MAX: usize = 4;
+
 /// The most fences that are kept of what a stream was made to wait for since its last step. One
 /// that waits for more makes nothing that others use: then the step to come stands by itself.
 const HELD_FENCES_MAX: usize = 256;
+
+/// The latest ends of steps whose times are remembered: a stream that waits for one of them is not
+/// asked about twice.
+const KNOWN_ENDS_MAX: usize = 64;
 
 /// What was learned of the streams that wait.
 #[derive(Debug, Default)]
@@ -83,7 +93,7 @@ struct Window {
 /// One block, or several, made by one stream and given to others.
 #[derive(Debug)]
 struct Step {
-    /// What the maker was held up by before.
+    /// What the maker was made to wait for before.
     held: Held,
     /// From where on the users had what was made, if there is a fence there.
     handed: Option<Fence>,
@@ -91,21 +101,18 @@ struct Step {
     ends: SmallVec<[Fence; 2]>,
     /// How often memory had come or gone by then.
     remapped: u64,
+    /// Memory came or went since the step before, or may have.
+    is_after_remap: bool,
     /// What came between the step before and this one may have been the host's time: memory came
-    /// or went, a gate was closed, or the users were through with the step before when this one
-    /// was noted.
+    /// or went before this step or the last one, a gate was closed, or the users were through with
+    /// the step before when this one was noted.
     is_apart: bool,
     /// Nothing was under way any more when it was noted.
     is_after_idle: bool,
 }
 
-/// Waits that were inserted.
-#[derive(Debug, Default)]
-struct Held {
-    /// Where the stream was before the first of them.
-    before: Option<Fence>,
-    fences: SmallVec<[Fence; 2]>,
-}
+/// Fences of the waits that were inserted.
+type Held = SmallVec<[Fence; 2]>;
 
 impl Pace {
     /// How deep a stream waits; `first` if nothing was learned yet.
@@ -116,26 +123,16 @@ impl Pace {
         own.or(learned.latest).unwrap_or(first)
     }
 
-    /// Before `order` is made to wait for `fences`. At most one record on the stream, in a window,
-    /// and none if it is known when it handed over what it made last.
+    /// `order` is about to be made to wait for `fences`. No driver call.
     pub(crate) fn note_wait(&self, order: &StreamOrder, fences: &[Fence]) {
         let mut learned = self.streams.lock();
-        let found = learned.by_slot.get(&order.slot());
+        let found = learned.by_slot.get_mut(&order.slot());
         let Some(maker) = found.filter(|maker| maker.is_watching(order)) else { return };
-        let last = maker.window.steps.back();
-        let is_known = last.is_some_and(|step| step.handed.is_some());
-        drop(learned);
-        // A stream that cannot be fenced is watched without.
-        let before = if is_known { None } else { order.fence_now().ok() };
-        learned = self.streams.lock();
+        maker.held.extend(fences.iter().cloned());
         let mut too_many = Held::default();
-        if let Some(maker) = learned.by_slot.get_mut(&order.slot()) {
-            maker.held.before = maker.held.before.take().or(before);
-            maker.held.fences.extend(fences.iter().cloned());
-            if HELD_FENCES_MAX < maker.held.fences.len() {
-                too_many = std::mem::take(&mut maker.held);
-                maker.window.is_broken = true;
-            }
+        if HELD_FENCES_MAX < maker.held.len() {
+            too_many = std::mem::take(&mut maker.held);
+            maker.window.is_broken = true;
         }
         // Fences are dropped without the lock.
         drop(learned);
@@ -198,29 +195,21 @@ impl Pace {
         drop(replaced);
     }
 
-    /// A window says what depth is needed. More is believed at once, less when it is said twice.
+    /// A window says what depth is needed.
     fn conclude(&self, order: &StreamOrder, window: &Window) {
         let turns = &window.turns;
         let said = (WINDOW_TURNS_MIN <= turns.len()).then(|| needed(turns));
         let mut learned = self.streams.lock();
+        let first = learned.latest.or(WaitDepth::Learned.first()).unwrap_or(1);
         let found = learned.by_slot.get_mut(&order.slot());
         let Some(maker) = found.filter(|maker| maker.stream_id == order.id()) else { return };
         // With many steps left out, what follows what is distorted: enough for a first idea only.
         let covered: usize = turns.iter().map(Turn::bursts_count).sum();
         let is_patchy = covered + covered / 8 < window.count && maker.depth.is_some();
-        let Some(said) = said.filter(|_| !is_patchy) else {
-            maker.rest();
-            return;
-        };
-        let depth = said.max(maker.said.unwrap_or(said));
-        let is_steady = maker.depth == Some(depth) && depth == said;
-        (maker.depth, maker.said) = (Some(depth), Some(said));
-        if is_steady {
-            maker.rest();
-        } else {
-            maker.next_pause = PAUSE_STEPS_FIRST;
+        match said.filter(|_| !is_patchy) {
+            Some(said) => learned.latest = Some(maker.believe(said, first)),
+            None => maker.rest(),
         }
-        learned.latest = Some(depth);
     }
 }
 
@@ -240,6 +229,30 @@ impl Maker {
     fn is_watching(&self, order: &StreamOrder) -> bool {
         let is_open = !self.window.is_away && self.window.count < WINDOW_STEPS_MAX;
         self.stream_id == order.id() && self.pause == 0 && is_open
+    }
+
+    /// Takes in what a window said; gives the depth from now on. Until now it was `first`, if
+    /// nothing was learned.
+    ///
+    /// More is believed at once if the parts of a window agree on it, else when two windows say so;
+    /// less when two windows say so.
+    fn believe(&mut self, said: Needed, first: usize) -> usize {
+        let current = self.depth.unwrap_or(first);
+        let before = self.said.replace(said.depth);
+        let depth = if said.depth <= current {
+            said.depth.max(before.unwrap_or(said.depth)).min(current)
+        } else if said.is_agreed {
+            said.depth
+        } else {
+            said.depth.min(before.unwrap_or(current)).max(current)
+        };
+        if self.depth != Some(depth) {
+            self.next_pause = PAUSE_STEPS_FIRST;
+        } else if depth == said.depth {
+            self.rest();
+        }
+        self.depth = Some(depth);
+        depth
     }
 
     /// Watches nothing for a while.
@@ -267,10 +280,14 @@ impl Window {
         }
         let last = self.steps.back();
         let is_after_idle = last.is_some_and(Step::is_over);
+        let is_after_remap = last.is_none_or(|last| last.remapped != remapped);
+        // The host may have been busy behind what it queued for the last step.
         let is_apart = std::mem::take(&mut self.is_broken)
             || is_after_idle
-            || last.is_some_and(|last| last.remapped != remapped);
-        self.steps.push_back(Step { held, handed, ends, remapped, is_apart, is_after_idle });
+            || is_after_remap
+            || last.is_some_and(|last| last.is_after_remap);
+        let step = Step { held, handed, ends, remapped, is_after_remap, is_apart, is_after_idle };
+        self.steps.push_back(step);
         self.count += 1;
         if self.count == WINDOW_STEPS_MAX {
             self.timer = None;
@@ -287,16 +304,16 @@ impl Window {
             .then(|| std::mem::replace(self, Self { is_away: true, ..Self::default() }))
     }
 
-    /// Asks for the times of the steps that are over; gives what is not needed any more.
+    /// Asks for the times of steps that are over; gives what is not needed any more.
     fn settle(&mut self) -> Vec<Step> {
         let mut over = Vec::new();
         let is_full = self.count == WINDOW_STEPS_MAX;
-        while self.steps.front().is_some_and(Step::is_over) && (is_full || 1 < self.steps.len()) {
-            let Some(step) = self.steps.pop_front() else { break };
-            // Where nobody recorded what was handed over, the next wait tells when it was.
-            let next = self.steps.front().and_then(|next| next.held.before.as_ref());
-            let handed = step.handed.as_ref().or(next).cloned();
-            self.turns.extend(self.clock.advance(&step, handed.as_ref()));
+        while over.len() < SETTLED_STEPS_MAX
+            && self.steps.front().is_some_and(Step::is_over)
+            && (is_full || 1 < self.steps.len())
+            && let Some(step) = self.steps.pop_front()
+        {
+            self.turns.extend(self.clock.advance(&step));
             over.push(step);
         }
         over
@@ -306,7 +323,7 @@ impl Window {
     fn is_done(&self) -> bool {
         let is_full = self.count == WINDOW_STEPS_MAX && self.steps.is_empty();
         let is_ended = self.steps.front().is_some_and(|step| step.is_after_idle);
-        is_full || (is_ended && self.steps.len() == 1 && WINDOW_TURNS_MIN <= self.turns.len())
+        is_full || (is_ended && WINDOW_TURNS_MIN <= self.turns.len())
     }
 }
 
@@ -320,20 +337,29 @@ impl Step {
 /// How far everybody was after a step, from the start of a window.
 #[derive(Debug, Default)]
 struct Clock {
-    /// A fence, and when it passed: what the others are measured from.
+    /// A fence, and when it passed: what the others are measured from. The latest that something
+    /// was handed over at, so that the others come after it and distances are short: then one
+    /// question each will do, and the answers are exact.
     base: Option<(Fence, Duration)>,
     made: Option<Duration>,
     held: Duration,
     users: SmallVec<[(StreamSlot, Duration); 4]>,
     /// Where the users were after the steps that are not handed over yet.
     ends: SmallVec<[(StreamSlot, Duration); 4]>,
+    /// The latest ends of all, in the order in which they came.
+    known: VecDeque<(Point, Duration)>,
     bursts: u32,
     is_broken: bool,
+    /// Fences tell when steps were handed over.
+    is_handed: bool,
 }
 
 impl Clock {
     /// When a fence passed, from the start of the window; `None` if that cannot be had.
     fn time_of(&self, fence: &Fence) -> Option<Duration> {
+        if let Some((_, at)) = self.known.iter().rev().find(|known| known.0 == fence.point()) {
+            return Some(*at);
+        }
         let (base, at) = self.base.as_ref()?;
         // What passed before the base gives no time after it.
         match fence.time_since(base).ok()?? {
@@ -342,9 +368,9 @@ impl Clock {
         }
     }
 
-    /// Takes a step in that was handed over at `handed`, if that is known, and gives what was done
-    /// since the last one of which it was.
-    fn advance(&mut self, step: &Step, handed: Option<&Fence>) -> Option<Turn> {
+    /// Takes a step in, and gives what was done since the last one of which it is known when it was
+    /// handed over.
+    fn advance(&mut self, step: &Step) -> Option<Turn> {
         // The first steps of a window may have fences of before it.
         let first = step.ends.first().filter(|first| first.is_timed())?;
         if self.base.is_none() {
@@ -352,20 +378,56 @@ impl Clock {
         }
         self.bursts += 1;
         self.is_broken |= step.is_apart;
-        for fence in &step.held.fences {
-            self.held = self.held.max(self.time_of(fence)?);
+        for fence in &step.held {
+            match self.time_of(fence) {
+                Some(time) => self.held = self.held.max(time),
+                None => self.is_broken = true,
+            }
         }
+        let handed = step.handed.as_ref().and_then(|fence| Some((fence, self.time_of(fence)?)));
+        if let Some((fence, made)) = handed {
+            self.base = Some((fence.clone(), made));
+            self.is_handed = true;
+        }
+        let quickest = self.note_ends(step)?;
+        let made = match handed {
+            Some((_, made)) => made,
+            // What follows the next one will count for this one too.
+            None if self.is_handed => return None,
+            None => quickest,
+        };
+        let turn = self.turn(made);
+        if std::mem::take(&mut self.is_broken) { None } else { turn }
+    }
+
+    /// Remembers where the users were after a step; gives when the first of them was there.
+    fn note_ends(&mut self, step: &Step) -> Option<Duration> {
+        let mut quickest: Option<(&Fence, Duration)> = None;
         for end in &step.ends {
             let user = (end.point().stream, self.time_of(end)?);
             match self.ends.iter_mut().find(|known| known.0 == user.0) {
                 Some(known) => *known = user,
                 None => self.ends.push(user),
             }
+            self.known.push_back((end.point(), user.1));
+            if quickest.is_none_or(|(_, time)| user.1 < time) {
+                quickest = Some((end, user.1));
+            }
         }
-        let made = self.time_of(handed?)?;
-        // Short distances, so that the times stay exact.
-        self.base = Some((first.clone(), self.time_of(first)?));
-        let turn = self.made.filter(|_| !self.is_broken).map(|before| {
+        while KNOWN_ENDS_MAX < self.known.len() {
+            self.known.pop_front();
+        }
+        let (fence, time) = quickest?;
+        if !self.is_handed {
+            self.base = Some((fence.clone(), time));
+        }
+        Some(time)
+    }
+
+    /// What was done since the last step of which it is known when it was handed over, if there
+    /// was one; the latest was at `made`.
+    fn turn(&mut self, made: Duration) -> Option<Turn> {
+        let turn = self.made.map(|before| {
             let start = before.max(self.held).min(made);
             let use_of = |(user, end): &(StreamSlot, Duration)| {
                 let known = self.users.iter().find(|known| known.0 == *user);
@@ -376,7 +438,7 @@ impl Clock {
         });
         (self.made, self.held) = (Some(made), Duration::ZERO);
         self.users = self.ends.clone();
-        (self.bursts, self.is_broken) = (0, false);
+        self.bursts = 0;
         turn
     }
 }

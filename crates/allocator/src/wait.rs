@@ -100,14 +100,16 @@ impl Inner {
         None
     }
 
+    /// How many bursts must lie behind what a stream waits for below the bound.
+    pub(crate) fn depth(&self, order: &StreamOrder) -> Option<usize> {
+        let first = self.config.wait_depth.first()?;
+        let learns = self.config.learns_depth();
+        Some(if learns { self.pace.depth_of(order, first) } else { first })
+    }
+
     /// Up to where each stream may be waited for although there is room to grow.
     fn worth_waiting_for(&self, request: &Request<'_>) -> Option<Frontier> {
-        let first = self.config.wait_depth.first()?;
-        let depth = if self.config.learns_depth() {
-            self.pace.depth_of(request.order, first)
-        } else {
-            first
-        };
+        let depth = self.depth(request.order)?;
         let shard = self.shards.get(request.order.slot())?;
         // Nothing of this stream waits: the usual case of a stream that grows.
         if shard.with(|state| state.limbo.is_empty()) {

@@ -20,6 +20,9 @@ pub struct Outcome {
     pub driver_calls: u64,
     /// Words that a consumer found changed.
     pub mismatches: u64,
+    /// How many bursts of its consumers the producer leaves behind what it waits for, at the end;
+    /// zero if it waits at the bound only.
+    pub wait_depth: u64,
 }
 
 /// The median of several rounds; peaks and mismatches are the worst of them.
@@ -36,6 +39,8 @@ pub struct Summary {
     pub cold_nanoseconds: u64,
     /// The most of [`Outcome::active_peak_bytes`].
     pub active_peak_bytes: u64,
+    /// The median of [`Outcome::active_peak_bytes`].
+    pub active_peak_median_bytes: u64,
     /// The most of [`Outcome::pending_peak_bytes`].
     pub pending_peak_bytes: u64,
     /// The most of [`Outcome::reserved_peak_bytes`].
@@ -48,6 +53,8 @@ pub struct Summary {
     pub driver_calls: u64,
     /// All mismatches.
     pub mismatches: u64,
+    /// [`Outcome::wait_depth`] after the last round.
+    pub wait_depth: u64,
 }
 
 impl Summary {
@@ -70,12 +77,14 @@ impl Summary {
             nanoseconds_max: most(|outcome| outcome.nanoseconds),
             cold_nanoseconds: cold.nanoseconds,
             active_peak_bytes: most(|outcome| outcome.active_peak_bytes),
+            active_peak_median_bytes: median(|outcome| outcome.active_peak_bytes),
             pending_peak_bytes: most(|outcome| outcome.pending_peak_bytes),
             reserved_peak_bytes: most(|outcome| outcome.reserved_peak_bytes),
             waits: median(|outcome| outcome.waits),
             growths: median(|outcome| outcome.growths),
             driver_calls: median(|outcome| outcome.driver_calls),
             mismatches: cold.mismatches + rounds.iter().map(|round| round.mismatches).sum::<u64>(),
+            wait_depth: rounds.last().map_or(0, |round| round.wait_depth),
         }
     }
 
@@ -88,12 +97,14 @@ impl Summary {
             ("ns_max", self.nanoseconds_max),
             ("cold_ns", self.cold_nanoseconds),
             ("active_peak_bytes", self.active_peak_bytes),
+            ("active_peak_median_bytes", self.active_peak_median_bytes),
             ("pending_peak_bytes", self.pending_peak_bytes),
             ("reserved_peak_bytes", self.reserved_peak_bytes),
             ("waits", self.waits),
             ("growths", self.growths),
             ("driver_calls", self.driver_calls),
             ("mismatches", self.mismatches),
+            ("wait_depth", self.wait_depth),
         ];
         let pairs = figures.map(|(name, value)| format!("{name}={value}"));
         pairs.join(" ")
@@ -105,7 +116,7 @@ mod tests {
     use super::{Outcome, Summary};
 
     #[test]
-    fn a_summary_has_the_median_time_and_the_worst_memory() {
+    fn a_summary_has_the_median_time_and_the_worst_and_median_memory() {
         let round = |nanoseconds, active_peak_bytes, mismatches| Outcome {
             nanoseconds,
             active_peak_bytes,
@@ -117,6 +128,7 @@ mod tests {
         assert_eq!((summary.nanoseconds, summary.nanoseconds_min), (20, 10));
         assert_eq!((summary.nanoseconds_max, summary.cold_nanoseconds), (30, 99));
         assert_eq!((summary.active_peak_bytes, summary.mismatches), (7, 3));
+        assert_eq!(summary.active_peak_median_bytes, 6);
         assert!(summary.line().starts_with("ns=20 ns_min=10 ns_max=30 cold_ns=99 "));
     }
 }

@@ -163,6 +163,7 @@ impl Stage {
             growths: after.served_by.growth - before.served_by.growth,
             driver_calls,
             mismatches: self.take_mismatches()?,
+            wait_depth: self.wait_depth(),
         })
     }
 
@@ -174,6 +175,10 @@ impl Stage {
         }
         self.runtime.allocator().reset_peaks();
         Ok(())
+    }
+
+    fn wait_depth(&self) -> u64 {
+        self.runtime.allocator().wait_depth(&self.producer).map_or(0, u64::from)
     }
 
     fn streams(&self) -> [&Stream; 3] {

@@ -11,6 +11,9 @@ const FASTEST: &str = "unsynchronized";
 const HAND_TUNED: &str = "hand_tuned";
 const DEFAULT: &str = "record_stream";
 const BOUND: &str = "bound_";
+/// The peak of active bytes: the worst round's, and the median one's.
+const WORST: &str = "active_peak_bytes";
+const MEDIAN: &str = "active_peak_median_bytes";
 /// A bound is as good as the best if it is at most so many times as slow.
 const AS_GOOD: f64 = 1.02;
 
@@ -75,7 +78,8 @@ impl EarlyFrees {
         );
         page.sentence(
             "Times are on the device, the median of alternating rounds; memory is the worst \
-             round's.",
+             round's, and the median one's. Depth is how many bursts of work the producer leaves \
+             behind what it waits for, in the end.",
         );
         for reason in &self.absent {
             page.sentence(&format!("No other library was measured: {reason}."));
@@ -105,7 +109,10 @@ impl EarlyFrees {
             number("of unsynchronized"),
             number("active peak"),
             number("of hand-tuned"),
+            number("median peak"),
+            number("of hand-tuned"),
             number("reserved peak"),
+            number("depth"),
             number("waits"),
             number("growths"),
             number("driver calls"),
@@ -149,6 +156,7 @@ impl EarlyFrees {
 struct Base {
     nanoseconds: Option<f64>,
     active_bytes: Option<f64>,
+    median_bytes: Option<f64>,
 }
 
 impl Base {
@@ -156,7 +164,8 @@ impl Base {
         let find = |name| rows.iter().find(|row| patterns::word(row, "strategy") == name);
         Self {
             nanoseconds: find(FASTEST).and_then(|row| float(row, "ns")),
-            active_bytes: find(HAND_TUNED).and_then(|row| float(row, "active_peak_bytes")),
+            active_bytes: find(HAND_TUNED).and_then(|row| float(row, WORST)),
+            median_bytes: find(HAND_TUNED).and_then(|row| float(row, MEDIAN)),
         }
     }
 
@@ -174,9 +183,12 @@ impl Base {
             milliseconds("ns"),
             format!("{} to {}", milliseconds("ns_min"), milliseconds("ns_max")),
             ratio("ns", self.nanoseconds, 3),
-            bytes("active_peak_bytes"),
-            ratio("active_peak_bytes", self.active_bytes, 2),
+            bytes(WORST),
+            ratio(WORST, self.active_bytes, 2),
+            bytes(MEDIAN),
+            ratio(MEDIAN, self.median_bytes, 2),
             bytes("reserved_peak_bytes"),
+            count("wait_depth"),
             count("waits"),
             count("growths"),
             count("driver_calls"),
@@ -206,7 +218,7 @@ fn plot_name(pattern: &str) -> String {
 fn points(rows: &[&Row]) -> Vec<plot::Point> {
     let point = |row: &&Row| {
         let nanoseconds = float(row, "ns")?;
-        let bytes = float(row, "active_peak_bytes")?;
+        let bytes = float(row, WORST)?;
         let strategy = patterns::word(row, "strategy");
         Some(plot::Point {
             mebibytes: bytes / f64::from(1 << 20),
@@ -223,13 +235,13 @@ fn verdict(rows: &[&Row]) -> Option<String> {
     let bounds: Vec<(f64, f64)> = rows
         .iter()
         .filter(|row| is_bound(row))
-        .filter_map(|row| float(row, "ns").zip(float(row, "active_peak_bytes")))
+        .filter_map(|row| float(row, "ns").zip(float(row, WORST)))
         .collect();
     let best = bounds.iter().map(|bound| bound.0).reduce(f64::min)?;
     let good = bounds.iter().filter(|bound| bound.0 <= best * AS_GOOD);
     let smallest = good.map(|bound| bound.1).reduce(f64::min)?;
     let default = rows.iter().find(|row| patterns::word(row, "strategy") == DEFAULT)?;
-    let (time, memory) = float(default, "ns").zip(float(default, "active_peak_bytes"))?;
+    let (time, memory) = float(default, "ns").zip(float(default, WORST))?;
     Some(format!(
         "Default: {:.3} times the best of all bounds, and {:.2} times the memory of the smallest \
          bound that is within 2 % of the best.",

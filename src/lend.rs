@@ -62,8 +62,8 @@ impl<'a, T> DeviceView<'a, T> {
     /// Lends the values to work that does not go through this library, on `stream`, to be read.
     ///
     /// # Errors
-    /// The stream captures, as a graph would have to hold the memory; or it is one of another
-    /// context or driver.
+    /// The stream captures, as a graph would have to hold the memory; it is retired, and takes no
+    /// more work; or it is one of another context or driver.
     #[track_caller]
     pub fn lend(self, stream: &Stream) -> Result<Lent<'a>, Error> {
         let block = self.block();
@@ -71,7 +71,7 @@ impl<'a, T> DeviceView<'a, T> {
         if stream.order().is_capturing() {
             return Err(streams::Error::Capturing { stream: stream.id() }.into());
         }
-        let open = Some(block.begin_use(stream));
+        let open = Some(block.begin_use(stream)?);
         Ok(Lent { address: self.address(), bytes: self.bytes(), open })
     }
 }

@@ -154,6 +154,27 @@ fn o13_a_loan_is_a_use_until_it_ends_and_a_forgotten_one_until_the_free() {
     assert_eq!(check(true), 4 << 20, "time is lost, and nothing else");
 }
 
+/// Was: a loan was given, and a block moved, to a stream that takes no more work, where a wait for
+/// its users was refused.
+#[test]
+fn a_retired_stream_takes_no_loan_no_buffer_and_no_wait() {
+    let rig = Rig::new();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&rig.runtime, &rig.home, LEN).unwrap();
+    let gone = streams::Error::StreamGone { stream: rig.other.id() };
+    drop(buffer.view(..).unwrap().lend(&rig.other).unwrap());
+    rig.other.synchronize().unwrap();
+    rig.other.retire();
+    let told = |refused: Error| refused.to_string().contains(&gone.to_string());
+    assert!(told(buffer.view(..).unwrap().lend(&rig.other).unwrap_err()));
+    assert!(told(buffer.view_mut(..).unwrap().lend_mut(&rig.other).unwrap_err()));
+    assert_eq!(buffer.block().begin_use(&rig.other).unwrap_err(), gone);
+    assert!(told(buffer.wait_all_users(&rig.other).unwrap_err()));
+    rig.home.synchronize().unwrap();
+    assert!(told(buffer.move_to(&rig.other).unwrap_err()), "though nothing is to be waited for");
+    drop(buffer);
+    assert_eq!(rig.runtime.stats().pending_bytes.current, 0, "a refused loan kept the memory");
+}
+
 #[test]
 #[expect(clippy::mem_forget, reason = "what a program may do")]
 fn l29_whatever_guard_is_forgotten_the_memory_is_not_reused_early() {
@@ -161,7 +182,7 @@ fn l29_whatever_guard_is_forgotten_the_memory_is_not_reused_early() {
     assert!(!is_reused_too_early(|_, buffer| std::mem::forget(buffer.hold())));
     // A use that was announced and never made exact is the whole stream.
     assert!(!is_reused_too_early(|rig, buffer| {
-        std::mem::forget(buffer.block().begin_use(&rig.other));
+        std::mem::forget(buffer.block().begin_use(&rig.other).unwrap());
     }));
     // Tokens, views and exact uses guard nothing.
     assert!(!is_reused_too_early(|rig, mut buffer| {

@@ -230,7 +230,7 @@ pub const L29: Litmus = Litmus::alone(
         let x = trial.take(&allocator, &home);
         x.fill(&home, 1);
         user.wait_stream(&home).expect("a wait");
-        let _forgotten = ManuallyDrop::new(x.block().begin_use(&user));
+        let _forgotten = ManuallyDrop::new(x.block().begin_use(&user).expect("a living stream"));
         trial.hold(&user);
         x.check(&user, 1);
         if trial.has_edge() {

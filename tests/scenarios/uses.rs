@@ -219,7 +219,8 @@ pub fn a_forgotten_guard_still_protects_the_block(rig: &dyn Rig) {
     let x = take(rig, &allocator, &home, BLOCK);
     x.fill(&home, 1);
     user.wait_stream(&home).expect("a wait");
-    let _forgotten = std::mem::ManuallyDrop::new(x.block().begin_use(&user));
+    let _forgotten =
+        std::mem::ManuallyDrop::new(x.block().begin_use(&user).expect("a living stream"));
     let gate = desk.hold(&user);
     x.check(&user, 1);
     let freed = x.free();
@@ -240,10 +241,10 @@ pub fn an_announced_use_is_sharpened_or_cancelled(rig: &dyn Rig) {
     let x = take(rig, &allocator, &home, BLOCK);
     x.fill(&home, 1);
     user.wait_stream(&home).expect("a wait");
-    let open = x.block().begin_use(&user);
+    let open = x.block().begin_use(&user).expect("a living stream");
     x.check(&user, 1);
     let used = open.sharpen();
-    x.block().begin_use(&never).cancel();
+    x.block().begin_use(&never).expect("a living stream").cancel();
     let gates = [desk.hold(&never)];
     let done = user.record_event().expect("an event");
     let later = desk.hold(&user);

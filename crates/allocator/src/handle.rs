@@ -143,11 +143,15 @@ impl Block {
     /// Says that work about to be submitted to `stream` uses the block. Until
     /// [`OpenUse::sharpen`] is called the use counts as the whole stream, also when the returned
     /// guard is forgotten (O13). No driver call.
+    ///
+    /// # Errors
+    /// The stream is retired, and takes no more work.
     #[track_caller]
-    pub fn begin_use(&self, stream: &Stream) -> OpenUse<'_> {
+    pub fn begin_use(&self, stream: &Stream) -> Result<OpenUse<'_>, streams::Error> {
+        check_takes_work(stream)?;
         self.with_use(stream.order(), |used| used.open_count += 1);
         self.tell_use(stream.order(), UseKind::Begun, Location::caller());
-        OpenUse { block: self, order: stream.order().clone() }
+        Ok(OpenUse { block: self, order: stream.order().clone() })
     }
 
     /// Checks that work on `stream` can use the block, and its use be counted: the stream is one of
@@ -172,14 +176,15 @@ impl Block {
     /// driver call where that is known to come before.
     ///
     /// # Errors
-    /// The stream is one of another context or driver; the old home captures, or is gone without
-    /// a fence; or the driver's answer. Nothing is changed then.
+    /// The stream is one of another context or driver, or retired; the old home captures, or is
+    /// gone without a fence; or the driver's answer. Nothing is changed then.
     #[track_caller]
     pub fn move_to(&mut self, stream: &Stream) -> Result<(), AllocError> {
         let order = stream.order();
         if !order.is_in(self.context()) {
             return Err(AllocError::ForeignStream { stream_id: order.id() });
         }
+        check_takes_work(stream)?;
         let Some((key, shard)) =
             self.key.and_then(|key| Some((key, self.inner.shards.get(key.owner)?)))
         else {
@@ -336,6 +341,12 @@ fn wait_for(stream: &Stream, other: &StreamOrder, point: Point) -> Result<(), st
         (None, Some(fence)) => stream.order().wait_fence(&fence),
         (None, None) => Err(streams::Error::StreamGone { stream: other.id() }),
     }
+}
+
+/// Refuses what is for a stream's next operation where there will be none.
+pub(crate) fn check_takes_work(stream: &Stream) -> Result<(), streams::Error> {
+    let gone = || streams::Error::StreamGone { stream: stream.id() };
+    if stream.order().is_retired() { Err(gone()) } else { Ok(()) }
 }
 
 /// Of two exact uses on one stream the later one covers the earlier.

@@ -4,7 +4,7 @@ use streams::order::Point;
 use streams::{Error, Stream, StreamOrder};
 
 use crate::allocator::Inner;
-use crate::handle::Block;
+use crate::handle::{Block, check_takes_work};
 
 /// A stream that used a block, and how far it must come.
 type User = (StreamOrder, Point);
@@ -21,10 +21,11 @@ impl Block {
     /// it is waited for. The program asks for these waits, so gated streams are waited for too.
     ///
     /// # Errors
-    /// As for [`Stream::wait_stream`]; a stream that has ended and left no fence can only be
+    /// As for [`Stream::wait_stream`], also where there is nobody to wait for; a stream that has ended and left no fence can only be
     /// synchronized. Streams that were waited for before stay waited for.
     #[track_caller]
     pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
+        check_takes_work(stream)?;
         self.users().iter().try_for_each(|user| self.inner().order_after(stream, user))
     }
 

@@ -202,7 +202,7 @@ impl World<'_> {
                 let _use = block.record_use(&stream);
             }
             Told::Announced => {
-                let open = block.begin_use(&stream);
+                let open = block.begin_use(&stream).expect("a living stream");
                 work(None);
                 let _use = open.sharpen();
             }

@@ -54,9 +54,13 @@ fn everything(context: &Context) -> Everything {
 #[test]
 fn destructors_after_the_drivers_end_are_quiet() {
     let machine = machine(Schedule::Lazy, cuda_sim::DeviceProfile::h200());
-    let all = everything(&context(&machine));
+    let context = context(&machine);
+    let all = everything(&context);
     drop(machine);
     drop(all);
+    assert_eq!(context.silent_errors(), 0, "a destructor had something to tell");
+    let told = context.synchronize().expect_err("the driver is gone").to_string();
+    assert!(told.contains("DEINITIALIZED"), "{told}");
 }
 
 /// The same from the destructor of a thread's own variable, which runs when the thread has gone.

@@ -1,4 +1,6 @@
-//! Runs one criterion bench and writes its medians as lines that the report reads.
+//! Runs one bench and writes what criterion measured as lines that the report reads.
+//!
+//! A bench that measures in another way prints lines `threads: name=value …` itself.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,11 +11,14 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::manifest::Entry;
+use super::patterns;
 use super::process::{self, Ended};
 use super::results::{BENCHES, Results};
 
 /// How a line begins that holds median, lower and upper bound in nanoseconds, and the name.
 const MARK: &str = "median_ns ";
+/// How the lines begin of the bench of many threads.
+pub(crate) const THREADS: &str = "threads: ";
 /// A benchmark with this word in its name is what its group is compared with.
 const PEER: &str = "mimalloc";
 
@@ -44,7 +49,8 @@ pub(crate) fn run(
     results.append_words(BENCHES, &entry.name, &ended)?;
     let medians = collect(&home)?;
     results.append(BENCHES, &lines(&medians)?)?;
-    let passed = ended.succeeded() && !medians.is_empty();
+    let has_lines = !patterns::rows(&ended.stdout, THREADS).is_empty();
+    let passed = ended.succeeded() && (has_lines || !medians.is_empty());
     Ok((ended, passed))
 }
 

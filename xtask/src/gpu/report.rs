@@ -22,6 +22,7 @@ use early_frees::EarlyFrees;
 mod early_frees;
 mod plot;
 mod stress;
+mod threads;
 
 /// The example that shares buffers with cudarc.
 const BESIDE_CUDARC: &str = "lost_reader";
@@ -35,6 +36,7 @@ struct Outcome {
     replays: Vec<ReplayRun>,
     medians: Vec<Median>,
     benches: Vec<(String, String)>,
+    threads: Vec<patterns::Row>,
     examples: Vec<(String, String)>,
     example_words: String,
     early_frees: EarlyFrees,
@@ -76,6 +78,7 @@ fn read(results: &Results) -> Result<Outcome> {
         replays,
         medians: benches::medians(&bench_words)?,
         benches: pairs(headings(&bench_words).into_iter()),
+        threads: patterns::rows(&bench_words, benches::THREADS),
         examples: pairs(headings(&example_words).into_iter()),
         example_words,
         early_frees: EarlyFrees::read(&pattern_words),
@@ -118,6 +121,7 @@ fn render(outcome: &Outcome) -> Result<String> {
     outcome.early_frees.section(&mut page);
     replays(&mut page, &outcome.replays)?;
     medians(&mut page, &outcome.medians);
+    threads::section(&mut page, &outcome.threads);
     programs(&mut page, "## Benches that ran", &outcome.benches);
     programs(&mut page, "## Programs of patterns", &outcome.patterns);
     programs(&mut page, "## Examples", &outcome.examples);

@@ -225,7 +225,7 @@ fn enter(number: usize, entry: usize) -> Answer<Call> {
         return Err(CUresult::CUDA_ERROR_NOT_INITIALIZED);
     }
     call.thread = call.thread_index(thread_key());
-    if let Some(plan) = call.faults.strike(entry) {
+    if let Some(plan) = call.faults.strike(entry, thread_key()) {
         if plan.sticky
             && let Some(context) = call.current(call.thread)
         {

@@ -23,37 +23,56 @@ impl FaultPlan {
     }
 }
 
+/// A failure that has not happened yet.
+#[derive(Debug)]
+struct Planned {
+    /// The entry point, as an index.
+    entry: usize,
+    /// The host thread whose calls count; nothing, if everybody's do.
+    thread: Option<u64>,
+    plan: FaultPlan,
+}
+
 /// The failures that have not happened yet.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<(usize, FaultPlan)>);
+pub(crate) struct Faults(Vec<Planned>);
 
 impl Faults {
-    pub(crate) fn add(&mut self, plan: FaultPlan) {
+    /// Adds a failure of anybody's call, or of one thread's, by its key.
+    pub(crate) fn add(&mut self, plan: FaultPlan, thread: Option<u64>) {
         let entry = Table::ENTRY_POINTS.iter().position(|entry| entry.name == plan.call);
         assert!(entry.is_some() && 0 < plan.nth, "no call {} number {}", plan.call, plan.nth);
-        self.0.extend(entry.map(|entry| (entry, plan)));
+        self.0.extend(entry.map(|entry| Planned { entry, thread, plan }));
     }
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Counts a call down; gives the plan whose turn it is.
+    /// Forgets the failures of one thread's calls; how many there were.
+    pub(crate) fn clear_of(&mut self, thread: u64) -> usize {
+        let before = self.0.len();
+        self.0.retain(|planned| planned.thread != Some(thread));
+        before - self.0.len()
+    }
+
+    /// Counts a call down that a thread makes; gives the plan whose turn it is.
     #[inline]
-    pub(crate) fn strike(&mut self, entry: usize) -> Option<FaultPlan> {
+    pub(crate) fn strike(&mut self, entry: usize, thread: u64) -> Option<FaultPlan> {
         if self.0.is_empty() {
             return None;
         }
         let mut due = None;
-        self.0.retain_mut(|(planned, plan)| {
-            if *planned != entry {
+        self.0.retain_mut(|planned| {
+            let counts = planned.thread.is_none_or(|only| only == thread);
+            if planned.entry != entry || !counts {
                 return true;
             }
-            plan.nth -= 1;
-            if 0 < plan.nth {
+            planned.plan.nth -= 1;
+            if 0 < planned.plan.nth {
                 return true;
             }
-            due = Some(plan.clone());
+            due = Some(planned.plan.clone());
             false
         });
         due

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cuda_sys::Table;
 
-use crate::call::{Call, SLOT_COUNT, slot};
+use crate::call::{Call, SLOT_COUNT, slot, thread_key};
 use crate::context::Device;
 use crate::fault::FaultPlan;
 use crate::hazard::Hazard;
@@ -265,12 +265,26 @@ impl Machine {
     /// # Panics
     /// There is no such call, or its turn is number zero.
     pub fn fail(&self, plan: FaultPlan) {
-        self.aside().faults.add(plan);
+        self.aside().faults.add(plan, None);
+    }
+
+    /// Has a call to come of this host thread fail; those of other threads are not counted.
+    ///
+    /// # Panics
+    /// There is no such call, or its turn is number zero.
+    pub fn fail_here(&self, plan: FaultPlan) {
+        self.aside().faults.add(plan, Some(thread_key()));
     }
 
     /// Forgets the failures that have not happened.
     pub fn clear_faults(&self) {
         self.aside().faults.clear();
+    }
+
+    /// Forgets the failures of this host thread's calls that have not happened; how many there
+    /// were.
+    pub fn clear_faults_here(&self) -> usize {
+        self.aside().faults.clear_of(thread_key())
     }
 
     /// Resets a device as another library would, by `cuDevicePrimaryCtxReset`: its primary context

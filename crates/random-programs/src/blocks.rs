@@ -3,6 +3,7 @@
 use allocator::{AllocError, Block, Hold};
 use streams::{DeviceSpan, Stream, StreamOrder};
 
+use crate::meetings::Side;
 use crate::operation::{BlockName, Fault, Join, StreamName, Told, Way};
 use crate::outcome::Feature;
 use crate::raw::uncounted;
@@ -12,6 +13,10 @@ use crate::world::{Done, Known, World};
 /// Memory that was handed out, and what the program knows of it.
 pub(crate) struct Piece {
     pub(crate) range: DeviceSpan,
+    /// The stream it was asked for on.
+    pub(crate) home: StreamName,
+    /// The streams that the allocator was told of, with everything that is there, by their ids.
+    pub(crate) recorded: Vec<u64>,
     /// What keeps it: the handle, until it is given back.
     pub(crate) owner: Option<Block>,
     /// What else keeps it: graphs.
@@ -29,9 +34,11 @@ pub(crate) struct Kept {
 }
 
 impl Piece {
-    fn new(block: Block, home: &Stream) -> Self {
+    fn new(block: Block, name: StreamName, home: &Stream) -> Self {
         Self {
             range: range(&block),
+            home: name,
+            recorded: Vec::new(),
             owner: Some(block),
             graphs: 0,
             word: None,
@@ -56,7 +63,8 @@ impl Piece {
         self.readers.clear();
     }
 
-    fn read(&mut self, stream: &Stream) {
+    /// A stream reads it.
+    pub(crate) fn read(&mut self, stream: &Stream) {
         if self.readers.iter().all(|reader| reader.id() != stream.id()) {
             self.readers.push(stream.order().clone());
         }
@@ -67,11 +75,11 @@ impl World<'_> {
     pub(crate) fn allocate(
         &mut self,
         name: BlockName,
-        stream: StreamName,
+        home: StreamName,
         bytes: u64,
         fault: Option<Fault>,
     ) -> Done {
-        let Known { stream, handle } = self.known(stream)?;
+        let Known { stream, handle } = self.known(home)?;
         let memory = self.memory_of(name);
         let look = self.look(memory, &stream, bytes);
         let (served, struck) = self.with_fault(fault, |_| memory.allocate(&stream, bytes));
@@ -93,7 +101,7 @@ impl World<'_> {
         let is_of_pool = !std::ptr::eq(memory, self.allocator);
         self.tally.reached.add_if(is_of_pool, Feature::Pool);
         self.tally.addresses.push(block.address());
-        self.pieces.insert(name, Piece::new(block, &stream));
+        self.pieces.insert(name, Piece::new(block, home, &stream));
         Some(())
     }
 
@@ -192,10 +200,12 @@ impl World<'_> {
             Told::StreamBefore => {
                 block.record_stream(&stream);
                 work(None);
+                piece.recorded.push(stream.id());
             }
             Told::StreamAfter => {
                 work(None);
                 block.record_stream(&stream);
+                piece.recorded.push(stream.id());
             }
             Told::Exactly => {
                 work(None);
@@ -228,6 +238,7 @@ impl World<'_> {
     /// Writes what another thread sent, and gives it back.
     pub(crate) fn receive(&mut self, stream: StreamName, join: Join) -> Done {
         let stream = self.known(stream)?.stream;
+        let _under_way = self.stand.meetings.begin(Side::Crossing)?;
         let piece = self.stand.receive(self.thread)?;
         let users = piece.users(true);
         if self.order_all(&users, &stream, join) {

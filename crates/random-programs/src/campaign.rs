@@ -1,16 +1,15 @@
-//! Many seeds over several threads, and what they add up to.
+//! Many seeds, and what they add up to.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::outcome::{Feature, Outcome};
 use crate::program::{Broken, Program};
-use crate::run::run;
+use crate::workers::{Learned, run_all};
 
 /// Each feature is to be come through by one program in so many, or more.
 const FEATURE_ONE_IN: u64 = 100;
@@ -21,6 +20,9 @@ const STREAMS_MIN: usize = 3;
 const SHARES_FROM_PROGRAMS: u64 = 200;
 /// More failing seeds than this are counted, not kept.
 const FAILURES_KEPT_MAX: usize = 20;
+
+/// What a program that hangs is said to have found.
+pub const HUNG: &str = "hung";
 
 /// The programs of a range of seeds.
 #[derive(Debug, Clone)]
@@ -33,6 +35,8 @@ pub struct Campaign {
     pub broken: Option<Broken>,
     /// No program is begun after this time.
     pub time_max: Duration,
+    /// A program that goes on for longer hangs.
+    pub hang_after: Duration,
     /// No program is begun after one has failed.
     pub stops_at_failure: bool,
 }
@@ -61,6 +65,10 @@ pub struct Summary {
     pub failures: Vec<Failure>,
     /// How many programs came through each feature.
     pub reached: BTreeMap<String, u64>,
+    /// What the verdicts of the simulator and of the checker were, and how often.
+    pub verdicts: BTreeMap<String, u64>,
+    /// What became of the mistakes that were made on purpose.
+    pub mistakes: BTreeMap<String, u64>,
     /// How many operations were performed.
     pub performed: u64,
     /// How many requests were served.
@@ -75,35 +83,35 @@ pub struct Summary {
 }
 
 impl Campaign {
-    /// Runs the programs. `tell` is called after each with how many have run; from any thread.
+    /// Runs the programs. `tell` is called after each with how many have run. A program that hangs
+    /// is left behind, with the threads that it has; the rest goes on.
+    ///
+    /// # Panics
+    /// A machine could not be built.
     #[must_use]
-    pub fn run(&self, tell: impl Fn(u64) + Sync) -> Summary {
+    pub fn run(&self, tell: impl Fn(u64)) -> Summary {
         let begin = Instant::now();
-        let next = AtomicU64::new(self.seeds.start);
-        let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-        let work = || {
-            let mut sum = Summary::default();
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                let over = self.stops_at_failure && 0 < failed.load(Ordering::Relaxed);
-                if self.seeds.end <= seed || over || self.time_max <= begin.elapsed() {
-                    return sum;
-                }
-                let outcome = run(&self.program(seed));
-                failed.fetch_add(u64::from(!outcome.findings.is_empty()), Ordering::Relaxed);
-                sum.add(seed, &outcome);
-                tell(done.fetch_add(1, Ordering::Relaxed) + 1);
-            }
-        };
         let mut sum = Summary::default();
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.jobs.get()).map(|_| scope.spawn(work)).collect();
-            for worker in workers {
-                sum.join(worker.join().expect("a worker catches what its programs panic with"));
+        run_all(self, |learned| {
+            match learned {
+                Learned::Ended(seed, outcome) => sum.add(seed, &outcome),
+                Learned::Hangs(seed, step) => self.add_hung(&mut sum, seed, step),
             }
+            tell(sum.programs);
+            !(self.stops_at_failure && 0 < sum.failed)
         });
         sum.seconds = begin.elapsed().as_secs_f64();
         sum
+    }
+
+    fn add_hung(&self, sum: &mut Summary, seed: u64, step: usize) {
+        let steps = self.program(seed).steps;
+        let operation = steps.get(step.saturating_sub(1)).map(|step| &step.operation);
+        let seconds = self.hang_after.as_secs_f64();
+        let count = steps.len();
+        let text =
+            format!("does not end within {seconds} s: step {step} of {count}, {operation:?}");
+        sum.add_failure(Failure { seed, kind: HUNG, text });
     }
 
     /// The program of one seed.
@@ -118,7 +126,7 @@ impl Campaign {
 impl Summary {
     /// Adds what came of a seed's program.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
-        let streams = if self.programs == 0 { usize::MAX } else { self.streams_min };
+        let streams = if self.reached.is_empty() { usize::MAX } else { self.streams_min };
         self.streams_min = streams.min(outcome.streams);
         self.programs += 1;
         self.performed += outcome.performed;
@@ -129,37 +137,35 @@ impl Summary {
             let count = self.reached.entry(format!("{feature:?}")).or_default();
             *count += u64::from(outcome.reached.has(feature));
         }
+        if let Some(verdict) = outcome.verdict {
+            *self.verdicts.entry(format!("{verdict:?}")).or_default() += 1;
+        }
+        for (kind, answer) in &outcome.mistakes {
+            *self.mistakes.entry(format!("{kind}: {answer}")).or_default() += 1;
+        }
         if let Some(first) = outcome.findings.first() {
-            self.failed += 1;
             let (kind, text) = (first.kind(), first.to_string());
             self.keep(Failure { seed, kind, text });
         }
     }
 
+    /// Adds a program that came to no end.
+    fn add_failure(&mut self, failure: Failure) {
+        self.programs += 1;
+        self.keep(failure);
+    }
+
     fn keep(&mut self, failure: Failure) {
+        self.failed += 1;
         self.failures.push(failure);
         self.failures.sort();
         self.failures.truncate(FAILURES_KEPT_MAX);
     }
 
-    fn join(&mut self, other: Self) {
-        if other.programs == 0 {
-            return;
-        }
-        let streams = if self.programs == 0 { usize::MAX } else { self.streams_min };
-        self.streams_min = streams.min(other.streams_min);
-        self.programs += other.programs;
-        self.performed += other.performed;
-        self.requests += other.requests;
-        self.comparisons += other.comparisons;
-        self.failed += other.failed;
-        for (performed, count) in other.performed_by_programs {
-            *self.performed_by_programs.entry(performed).or_default() += count;
-        }
-        for (feature, count) in other.reached {
-            *self.reached.entry(feature).or_default() += count;
-        }
-        other.failures.into_iter().for_each(|failure| self.keep(failure));
+    /// How many programs were watched by the checker.
+    #[must_use]
+    pub fn checked(&self) -> u64 {
+        self.reached.get(&format!("{:?}", Feature::Checked)).copied().unwrap_or_default()
     }
 
     /// How many operations half of the programs performed at least.

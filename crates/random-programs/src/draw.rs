@@ -3,15 +3,16 @@
 //! A draw keeps its own account of what is there (blocks, streams, events, graphs), so that nearly
 //! all operations find what they name; what the allocator makes of them it cannot know.
 
-use allocator::{Bound, Policy};
+use allocator::Policy;
 use cuda_sim::Schedule;
 
 use crate::chance::Chance;
+use crate::draw_setup::{MistakeDraw, draw_setup};
 use crate::operation::{
-    BlockName, CaptureStep, EventName, Fault, FaultCall, GraphName, Join, MarkName, Operation,
-    StreamName, Synchronize, Told, Trim, Way,
+    BlockName, CaptureStep, EventName, Fault, FaultCall, GraphName, Join, MarkName, Mistake,
+    Operation, StreamName, Synchronize, Told, Trim, Way,
 };
-use crate::program::{Memory, Program, Setup, Step};
+use crate::program::{Program, Step};
 
 /// More bytes than this are never held at one time.
 const HELD_BYTES_MAX: u64 = 48 << 20;
@@ -44,6 +45,10 @@ pub struct Wishes {
     /// Whether all streams share one hardware queue. Then no gate is closed: it would hold up the
     /// streams that the host waits for.
     pub one_queue: bool,
+    /// Whether the checker watches; else the seed says.
+    pub checked: Option<bool>,
+    /// Whether some of the programs that are watched make a mistake on purpose.
+    pub mistakes: bool,
     /// How many host threads there are; else the seed says, and nearly always it is one.
     pub threads: Option<usize>,
 }
@@ -59,6 +64,8 @@ impl Default for Wishes {
             retirement: true,
             graphs: true,
             one_queue: false,
+            checked: None,
+            mistakes: true,
             threads: None,
         }
     }
@@ -76,23 +83,8 @@ impl Program {
     pub fn draw_with(seed: u64, wishes: &Wishes) -> Self {
         let mut chance = Chance::new(seed);
         let thread_count = wishes.threads.unwrap_or(if chance.once_in(20) { 2 } else { 1 });
-        let policies = [Policy::Default, Policy::Default, Policy::Deterministic, Policy::PyTorch];
-        let drawn = chance.pick(&policies);
-        let (stream_bound, pool) = draw_bound_and_pool(seed);
-        let setup = Setup {
-            stream_bound,
-            // One of another policy beside it would be no program of the policy wished for (R9).
-            pool: pool.map(|drawn| wishes.policy.unwrap_or(drawn)),
-            schedule: wishes.schedule.clone().unwrap_or(Schedule::Seeded(seed)),
-            policy: wishes.policy.unwrap_or(drawn),
-            limit_bytes: chance.pick(&[None, Some(24 << 20), Some(48 << 20)]),
-            pending_bytes_max: chance.pick(&[None, Some(0), Some(3 << 20)]),
-            memory: chance.pick(&[Memory::Virtual, Memory::Virtual, Memory::Plain]),
-            one_queue: wishes.one_queue,
-            looks: chance.once_in(3),
-            broken: None,
-        };
-        let faults = wishes.faults.unwrap_or(seed % 2 == 1) && thread_count == 1;
+        let setup = draw_setup(seed, wishes, &mut chance);
+        let faults = wishes.faults.unwrap_or(seed % 2 == 1);
         let sizes = [0; 4].map(|_| chance.pick(&SIZES));
         let mut names = Names::default();
         let mut drawings: Vec<Drawing<'_>> = (0..thread_count)
@@ -120,7 +112,13 @@ impl Program {
                 steps.push(Step { thread, operation: Operation::Create(stream) });
             }
         }
+        let mut mistake = MistakeDraw::new(seed, wishes, thread_count == 1);
         while steps.len() < wishes.operations {
+            if mistake.as_ref().is_some_and(|mistake| mistake.after_steps <= steps.len())
+                && let (Some(mistake), Some(drawing)) = (mistake.take(), drawings.first_mut())
+            {
+                steps.push(Step { thread: 0, operation: drawing.mistake(mistake, &mut names) });
+            }
             let thread = chance.below(thread_count);
             let drawing = drawings.get_mut(thread).expect("a thread for each place");
             let first = steps.len();
@@ -177,7 +175,7 @@ struct Drawing<'wishes> {
 
 impl Drawing<'_> {
     fn step(&mut self, chance: &mut Chance, names: &mut Names, out: &mut impl FnMut(Operation)) {
-        let graphs = if self.wishes.graphs && self.alone { 1 } else { 0 };
+        let graphs = usize::from(self.wishes.graphs);
         let threads = usize::from(!self.alone);
         let weights = [
             30,
@@ -226,6 +224,19 @@ impl Drawing<'_> {
             16 => self.compare(chance, out),
             _ => self.other_threads(chance, out),
         }
+    }
+
+    fn mistake(&mut self, mut draw: MistakeDraw, names: &mut Names) -> Operation {
+        let [bytes, ..] = self.sizes;
+        let new = (names.block(), bytes);
+        let (mistake, mended, freed) = draw.draw(&self.blocks, &self.streams, new);
+        if let Some(place) = freed {
+            self.blocks.swap_remove(place);
+        }
+        if let Mistake::BeforeAllocation { .. } = mistake {
+            self.blocks.push(new);
+        }
+        Operation::Mistake(mistake, mended)
     }
 
     fn stream(&self, chance: &mut Chance) -> StreamName {
@@ -448,21 +459,4 @@ impl Drawing<'_> {
 
 fn join(chance: &mut Chance) -> Join {
     chance.pick(&[Join::Stream, Join::Event])
-}
-
-/// Whether the program has a bound on memory in flight, and a private pool beside its own memory:
-/// from a chance of their own, so that the rest of the program is drawn as without.
-fn draw_bound_and_pool(seed: u64) -> (Option<Bound>, Option<Policy>) {
-    let mut chance = Chance::new(!seed);
-    let bytes = chance.pick(&[0, 1 << 20, 6 << 20]);
-    let bounds = [
-        None,
-        None,
-        Some(Bound::on_host(bytes)),
-        Some(Bound::on_device(bytes)),
-        Some(Bound::on_host(bytes).with_allocated()),
-    ];
-    let pools =
-        [None, None, Some(Policy::Default), Some(Policy::Deterministic), Some(Policy::PyTorch)];
-    (chance.pick(&bounds), chance.pick(&pools))
 }

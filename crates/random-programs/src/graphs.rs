@@ -2,6 +2,7 @@
 
 use streams::{CaptureMode, GraphExec, Stream, StreamOrder};
 
+use crate::meetings::Side;
 use crate::operation::{BlockName, CaptureStep, GraphName, Join, StreamName};
 use crate::outcome::Feature;
 use crate::world::{Done, World};
@@ -20,9 +21,8 @@ impl World<'_> {
         inside: &[CaptureStep],
     ) -> Done {
         let capturing = self.known(stream)?.stream;
-        let modes = [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];
-        let mode = modes.into_iter().cycle().nth(usize::try_from(name.0 % 3).unwrap_or(0));
-        let capture = capturing.begin_capture(mode.unwrap_or_default()).expect("a capture");
+        let _under_way = self.stand.meetings.begin(Side::Capture)?;
+        let capture = capturing.begin_capture(self.mode(name)).expect("a capture");
         let mut words = Vec::new();
         for step in inside {
             let _done = match *step {
@@ -40,6 +40,16 @@ impl World<'_> {
         self.graphs.insert(name, Recorded { replay, words });
         self.tally.reached.add(Feature::Capture);
         Some(())
+    }
+
+    /// How a graph is captured. Others than the global mode where there are other threads: that
+    /// one forbids them what they do.
+    fn mode(&self, name: GraphName) -> CaptureMode {
+        match name.0 % 3 {
+            0 if self.alone => CaptureMode::Global,
+            0 | 1 => CaptureMode::ThreadLocal,
+            _ => CaptureMode::Relaxed,
+        }
     }
 
     /// The graph writes a block and reads it back.

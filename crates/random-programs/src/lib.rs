@@ -13,6 +13,8 @@
 //! - no block is handed out before everything that touched it comes first (S3);
 //! - what `streams` says is ordered or complete is so in the simulator's account, and what is so
 //!   there is known, for marks that are made and compared along the way (S2);
+//! - the checker that a user can turn on finds the same as the simulator, and of mistakes that are
+//!   made on purpose too;
 //! - no request waits, grows or fails while a block that is ready fits (R10);
 //! - every figure of the statistics can be computed again from a snapshot;
 //! - nothing stays behind when all was given back.
@@ -25,31 +27,36 @@ mod program;
 
 mod chance;
 mod draw;
+mod draw_setup;
 mod live_ranges;
 
 mod blocks;
 mod graphs;
 mod marks;
+mod meetings;
+mod mistakes;
 mod order;
 mod raw;
 mod stand;
 mod tightness;
+mod verdicts;
 mod world;
 
 mod campaign;
 mod outcome;
 mod run;
 mod shrink;
+mod workers;
 
-pub use campaign::{Campaign, Summary};
+pub use campaign::{Campaign, Failure, HUNG, Summary};
 pub use chance::Chance;
 pub use draw::Wishes;
 pub use live_ranges::LiveRanges;
 pub use operation::{
-    BlockName, CaptureStep, EventName, Fault, FaultCall, GraphName, Join, MarkName, Operation,
-    StreamName, Synchronize, Told, Trim, Way,
+    BlockName, CaptureStep, EventName, Fault, FaultCall, GraphName, Join, MarkName, Mended,
+    Mistake, Operation, StreamName, Synchronize, Told, Trim, Way,
 };
-pub use outcome::{Feature, Finding, Outcome, Reached};
+pub use outcome::{Answer, Feature, Finding, Outcome, Reached, Verdict};
 pub use program::{Broken, Memory, Program, Setup, Step};
 pub use run::run;
 pub use shrink::shrink;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use allocator::Sabotage;
 use clap::Parser;
-use random_programs::{Broken, Campaign, Program, Summary, run, shrink};
+use random_programs::{Broken, Campaign, HUNG, Program, Summary, run, shrink};
 
 /// How often it is told how far the programs came.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -35,10 +35,14 @@ struct Arguments {
     /// No program is begun after so many seconds.
     #[arg(long, default_value_t = 86_400)]
     seconds_max: u64,
+    /// A program that goes on for so many seconds hangs: it is left behind, and has failed.
+    #[arg(long, default_value_t = 60)]
+    hang_after: u64,
     /// A file for the counts, as JSON.
     #[arg(long)]
     summary: Option<PathBuf>,
-    /// Takes a check out of the product: `swallowed-waits`, or the name of a sabotage. Success is
+    /// Takes a check out of the product: `swallowed-waits`, `hangs`, `deaf-checker`, or the
+    /// name of a sabotage. Success is
     /// then that a program finds it.
     #[arg(long, value_parser = broken)]
     broken: Option<Broken>,
@@ -54,8 +58,11 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 fn broken(text: &str) -> Result<Broken, String> {
-    if text == "swallowed-waits" {
-        return Ok(Broken::SwallowedWaits);
+    match text {
+        "swallowed-waits" => return Ok(Broken::SwallowedWaits),
+        "hangs" => return Ok(Broken::Hangs),
+        "deaf-checker" => return Ok(Broken::DeafChecker),
+        _ => {}
     }
     let found = Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == text);
     found.map(Broken::Allocator).ok_or_else(|| format!("one of {:?}", Sabotage::ALL))
@@ -71,6 +78,7 @@ fn main() -> ExitCode {
         jobs: arguments.jobs.unwrap_or(processors),
         broken: arguments.broken,
         time_max: Duration::from_secs(arguments.seconds_max),
+        hang_after: Duration::from_secs(arguments.hang_after),
         stops_at_failure: arguments.broken.is_some(),
     };
     if arguments.show {
@@ -79,6 +87,7 @@ fn main() -> ExitCode {
     }
     let summary = run_and_tell(&campaign);
     print_counts(&summary);
+    print_verdicts(&summary);
     if let Some(path) = &arguments.summary
         && let Err(error) = write_summary(path, &summary)
     {
@@ -120,6 +129,17 @@ fn print_counts(summary: &Summary) {
     }
 }
 
+fn print_verdicts(summary: &Summary) {
+    println!("the simulator's verdict and the checker's, of {} programs:", summary.checked());
+    for (verdict, count) in &summary.verdicts {
+        println!("  {verdict:<18} {count:>9} programs");
+    }
+    println!("mistakes made on purpose:");
+    for (what, count) in &summary.mistakes {
+        println!("  {what:<48} {count:>9}");
+    }
+}
+
 fn write_summary(path: &PathBuf, summary: &Summary) -> std::io::Result<()> {
     std::fs::write(path, serde_json::to_string_pretty(summary)?)
 }
@@ -131,6 +151,10 @@ fn verdict(summary: &Summary) -> ExitCode {
     if let Some(first) = summary.failures.first() {
         let seed = first.seed;
         println!("repeat it with: cargo xtask sim --seeds {seed}..{}", seed + 1);
+        if first.kind == HUNG {
+            println!("{}", Program::draw(seed));
+            return ExitCode::FAILURE;
+        }
         match shrink(&Program::draw(seed), first.kind) {
             Some((program, finding)) => {
                 println!("the shortest program found, of {} steps:", program.steps.len());

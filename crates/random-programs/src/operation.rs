@@ -127,6 +127,78 @@ pub struct Fault {
     pub nth: u64,
 }
 
+/// A mistake that a program makes on purpose, to see that it is found. What is to be done in order
+/// is in order all the same, so that nothing else is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mistake {
+    /// A stream writes a block, nobody is told, and the block is given back.
+    Untold {
+        /// The block.
+        block: BlockName,
+        /// The stream that nobody is told of.
+        user: StreamName,
+    },
+    /// A block is given back, and a stream reads it by its address.
+    AfterFree {
+        /// The block.
+        block: BlockName,
+        /// The stream that reads.
+        user: StreamName,
+    },
+    /// A stream writes a block after the event that another one, which reads it, waits for.
+    WrongEvent {
+        /// The block.
+        block: BlockName,
+        /// The stream that writes.
+        early: StreamName,
+        /// The stream that reads.
+        late: StreamName,
+    },
+    /// A stream writes a block, and another one reads it and waits for nothing.
+    Unordered {
+        /// The block.
+        block: BlockName,
+        /// The stream that writes.
+        early: StreamName,
+        /// The stream that reads.
+        late: StreamName,
+    },
+    /// A new block is written on a stream that does not wait for the one it was asked for on.
+    BeforeAllocation {
+        /// The block.
+        block: BlockName,
+        /// Its bytes.
+        bytes: u64,
+        /// The stream it is asked for on.
+        home: StreamName,
+        /// The stream that writes.
+        user: StreamName,
+    },
+}
+
+impl Mistake {
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Untold { .. } => "untold use",
+            Self::AfterFree { .. } => "use after free",
+            Self::WrongEvent { .. } => "wrong event",
+            Self::Unordered { .. } => "no order",
+            Self::BeforeAllocation { .. } => "use before allocation",
+        }
+    }
+}
+
+/// Whether what would be a mistake is done as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mended {
+    /// It is the mistake.
+    No,
+    /// The call that is missing is made.
+    Yes,
+}
+
 /// What is done inside a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CaptureStep {
@@ -207,4 +279,6 @@ pub enum Operation {
     Receive(StreamName, Join),
     /// Another host thread may go on.
     Yield,
+    /// A mistake; or the same done as it should be.
+    Mistake(Mistake, Mended),
 }

@@ -17,14 +17,14 @@ impl World<'_> {
         }
         let machine = &self.stand.machine;
         if self.swallows_waits() {
-            machine.fail(FaultPlan::next("cuStreamWaitEvent", CUresult::CUDA_SUCCESS));
+            machine.fail_here(FaultPlan::next("cuStreamWaitEvent", CUresult::CUDA_SUCCESS));
         }
         let waited = match join {
             Join::Stream => after.wait_stream(before),
             Join::Event => before.record_event().and_then(|event| after.wait_event(&event)),
         };
         if self.swallows_waits() {
-            machine.clear_faults();
+            machine.clear_faults_here();
         }
         waited.is_ok()
     }
@@ -46,9 +46,9 @@ impl World<'_> {
     ) -> Done {
         let (before, after) = (self.known(before)?.stream, self.known(after)?.stream);
         let (name, _) = entry_point(call);
-        self.stand.machine.fail(FaultPlan::next(name, CUresult::CUDA_ERROR_INVALID_VALUE));
+        self.stand.machine.fail_here(FaultPlan::next(name, CUresult::CUDA_ERROR_INVALID_VALUE));
         let failed = after.wait_stream(&before).is_err();
-        self.stand.machine.clear_faults();
+        self.stand.machine.clear_faults_here();
         self.tally.reached.add_if(failed, Feature::InjectedFault);
         Some(())
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use allocator::Stats;
 
+pub use crate::verdicts::{Answer, Verdict};
+
 /// Something a program can come through. Each must be come through by some programs, or a clean
 /// run would say little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,13 +28,22 @@ pub enum Feature {
     OutOfMemory,
     Threads,
     Gate,
-    Throttle,
+    HostThrottle,
+    DeviceThrottle,
+    StreamBoundThrottle,
+    PoolBoundThrottle,
+    BoundPassed,
     Pool,
+    Checked,
+    Mistake,
+    ThreadsCapture,
+    ThreadsReplay,
+    ThreadsFault,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 28] = [
         Self::OwnStream,
         Self::KnownOrder,
         Self::Completion,
@@ -50,8 +61,17 @@ impl Feature {
         Self::OutOfMemory,
         Self::Threads,
         Self::Gate,
-        Self::Throttle,
+        Self::HostThrottle,
+        Self::DeviceThrottle,
+        Self::StreamBoundThrottle,
+        Self::PoolBoundThrottle,
+        Self::BoundPassed,
         Self::Pool,
+        Self::Checked,
+        Self::Mistake,
+        Self::ThreadsCapture,
+        Self::ThreadsReplay,
+        Self::ThreadsFault,
     ];
 
     fn bit(self) -> u32 {
@@ -104,6 +124,8 @@ pub enum Finding {
     Shy(String),
     /// The statistics contradict what is there.
     WrongFigure(String),
+    /// The simulator and the checker do not find the same.
+    Verdicts(String),
     /// So many words were not what they should have been.
     LostWords(u64),
     /// So many bytes stayed behind when all was given back.
@@ -123,6 +145,7 @@ impl Finding {
             Self::MissingKnowledge(_) => "missing knowledge",
             Self::Shy(_) => "shy",
             Self::WrongFigure(_) => "wrong figure",
+            Self::Verdicts(_) => "verdicts differ",
             Self::LostWords(_) => "lost words",
             Self::LeftBehind(_) => "left behind",
             Self::Panicked(_) => "panicked",
@@ -140,6 +163,7 @@ impl fmt::Display for Finding {
             | Self::MissingKnowledge(text)
             | Self::Shy(text)
             | Self::WrongFigure(text)
+            | Self::Verdicts(text)
             | Self::Panicked(text) => write!(f, "{kind}: {text}"),
             Self::LostWords(count) => write!(f, "{kind}: {count}"),
             Self::LeftBehind(bytes) => write!(f, "{kind}: {bytes} bytes"),
@@ -154,6 +178,10 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// What it came through.
     pub reached: Reached,
+    /// What two verdicts said, if there were two.
+    pub verdict: Option<Verdict>,
+    /// What became of each mistake.
+    pub mistakes: Vec<(&'static str, Answer)>,
     /// How many operations found what they named, and did something.
     pub performed: u64,
     /// How many comparisons of what is known with what is so were made.

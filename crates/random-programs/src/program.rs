@@ -23,6 +23,10 @@ pub enum Broken {
     Allocator(Sabotage),
     /// Waits of streams succeed without doing anything.
     SwallowedWaits,
+    /// A synchronization does not return.
+    Hangs,
+    /// The checker that watches the program is not told of the allocator's memory.
+    DeafChecker,
 }
 
 /// What a program begins with.
@@ -38,6 +42,8 @@ pub struct Setup {
     pub pending_bytes_max: Option<u64>,
     /// Its bound on each stream's memory in flight.
     pub stream_bound: Option<Bound>,
+    /// Its bound on all of its memory in flight, and that of the private pool on its own.
+    pub pool_bound: Option<Bound>,
     /// Whether every third block is of a private pool, of which policy.
     pub pool: Option<Policy>,
     /// Its source of memory.
@@ -46,6 +52,8 @@ pub struct Setup {
     pub one_queue: bool,
     /// Whether the allocator is looked at before each request.
     pub looks: bool,
+    /// Whether the checker that a user can turn on watches, as a second verdict.
+    pub checked: bool,
     /// What is taken out of the product.
     pub broken: Option<Broken>,
 }

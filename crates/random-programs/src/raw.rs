@@ -7,7 +7,7 @@ use streams::{DeviceSpan, RawSpan};
 /// The memory at `range`, for operations that tell nobody.
 pub(crate) fn uncounted(range: DeviceSpan) -> RawSpan {
     // SAFETY: the ranges are live blocks, whose uses the program tells the allocator in another
-    // way, and memory of the stand, which is given back when everything has ended. Memory of the
-    // simulated machine is memory of its own: a use too late is found, and touches nothing else.
+    // way, unless it makes a mistake on purpose, and memory of the stand, which is given back when
+    // everything has ended. Memory of the simulated machine is memory of its own: a use too late is found, and touches nothing else.
     unsafe { RawSpan::from_raw(range.address, range.bytes) }
 }

@@ -1,19 +1,27 @@
 //! Runs one program.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
-use allocator::{Allocator, Config, PlainSource, Pool, Source, StrandedCause, VmmSource};
+use allocator::{Allocator, Config, PlainSource, Pool, Source, Stats, StrandedCause, VmmSource};
 
 use crate::operation::Operation;
 use crate::outcome::{Feature, Finding, Outcome};
 use crate::program::{Broken, Memory, Program, Setup};
 use crate::stand::Stand;
+use crate::verdicts::compare_at_the_end;
+use crate::workers::Progress;
 use crate::world::{Tally, World};
 
 /// Runs a program, and says what came of it. A program that panics has found something too.
 #[must_use]
 pub fn run(program: &Program) -> Outcome {
-    let stand = Stand::new(&program.setup);
+    run_noting(program, &Arc::default())
+}
+
+/// The same, and notes how far the program came.
+pub(crate) fn run_noting(program: &Program, progress: &Arc<Progress>) -> Outcome {
+    let stand = Stand::new(&program.setup, Arc::clone(progress));
     let before = stand.machine.used_bytes();
     let steps = AssertUnwindSafe(|| run_steps(program, &stand, before));
     match std::panic::catch_unwind(steps) {
@@ -32,7 +40,8 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
     let allocator = allocator(stand, &program.setup);
     let config = allocator.config().clone();
     let pool = program.setup.pool.map(|policy| allocator.create_pool(config.with_policy(policy)));
-    let tally = if program.thread_count == 1 {
+    let is_alone = program.thread_count == 1;
+    let mut tally = if is_alone {
         let mut world = World::new(stand, &allocator, pool.as_ref(), &program.setup, 0, true);
         let steps = program.steps.iter().map(|step| &step.operation);
         // What goes wrong is told at once: what comes after it means nothing.
@@ -54,17 +63,11 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
     let findings_before_the_end = stand.take_findings();
     assert_eq!(stats.allocation_count, 0, "{findings_before_the_end:?}");
     assert_eq!((stats.allocated_bytes.current, stats.requested_bytes), (0, 0));
-    if let Err(mismatch) = allocator.snapshot().check(&stats) {
-        stand.report(Finding::WrongFigure(mismatch.to_string()));
-    }
-    if tally.faults == 0 {
-        check_stranded(stand, &allocator);
-    }
+    check_end(stand, &allocator, tally.faults == 0);
+    let mut totals = Totals::of(&stats);
     if let Some(pool) = pool {
-        check_pool(stand, &pool);
-        if tally.faults == 0 {
-            check_stranded(stand, pool.allocator());
-        }
+        totals.add(&pool.allocator().stats());
+        check_pool(stand, &pool, tally.faults == 0);
         drop(pool);
         allocator.poll();
         if tally.faults == 0 && !allocator.pools().is_empty() {
@@ -72,28 +75,63 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
         }
     }
     drop(allocator);
+    tally.verdict = compare_at_the_end(stand, &program.setup, is_alone, tally.verdict);
     let mut findings = findings_before_the_end;
     findings.extend(stand.take_findings());
+    let is_mistaken = stand.has_ended_with_a_mistake();
     match stand.mismatches() {
         0 => {}
+        _ if is_mistaken => {}
         count => findings.push(Finding::LostWords(count)),
     }
     let left_behind = stand.machine.used_bytes() - before;
     // What the driver did not take back stays where it is.
-    if 0 < left_behind && tally.faults == 0 {
+    if 0 < left_behind && tally.faults == 0 && !is_mistaken {
         findings.push(Finding::LeftBehind(left_behind));
     }
     let driver_calls = stand.machine.call_count();
-    summed_up(tally, findings, stats, driver_calls)
+    reached(&mut tally, &program.setup, &stats, &totals);
+    Outcome {
+        findings,
+        reached: tally.reached,
+        verdict: tally.verdict,
+        mistakes: tally.mistakes,
+        performed: tally.performed,
+        comparisons: tally.comparisons,
+        streams: tally.streams,
+        stats,
+        addresses: tally.addresses,
+        driver_calls,
+    }
 }
 
-fn summed_up(
-    tally: Tally,
-    findings: Vec<Finding>,
-    stats: allocator::Stats,
-    driver_calls: u64,
-) -> Outcome {
-    let mut reached = tally.reached;
+/// How often somebody was held up at a bound, over the allocator and its pool.
+struct Totals {
+    host: u64,
+    device: u64,
+    passed: u64,
+}
+
+impl Totals {
+    fn of(stats: &Stats) -> Self {
+        Self {
+            host: stats.host_throttle_total,
+            device: stats.device_throttle_total,
+            passed: stats.bound_passed_total,
+        }
+    }
+
+    fn add(&mut self, stats: &Stats) {
+        let Self { host, device, passed } = Self::of(stats);
+        self.host += host;
+        self.device += device;
+        self.passed += passed;
+    }
+}
+
+/// Adds what the figures and the setup show that the program came through.
+fn reached(tally: &mut Tally, setup: &Setup, stats: &Stats, totals: &Totals) {
+    let reached = &mut tally.reached;
     let served = &stats.served_by;
     let counted = [
         (served.own_stream, Feature::OwnStream),
@@ -105,20 +143,22 @@ fn summed_up(
         (stats.cross_stream_splits, Feature::CrossStreamSplit),
         (stats.cross_stream_merges, Feature::CrossStreamMerge),
     ];
-    let throttled = stats.host_throttle_total + stats.device_throttle_total;
-    reached.add_if(0 < throttled, Feature::Throttle);
     for (count, feature) in counted {
         reached.add_if(0 < count, feature);
     }
-    Outcome {
-        findings,
-        reached,
-        performed: tally.performed,
-        comparisons: tally.comparisons,
-        streams: tally.streams,
-        stats,
-        addresses: tally.addresses,
-        driver_calls,
+    let throttled = 0 < totals.host + totals.device;
+    let (of_streams, of_pool) = (setup.stream_bound.is_some(), setup.pool_bound.is_some());
+    let bounds = [
+        (0 < totals.host, Feature::HostThrottle),
+        (0 < totals.device, Feature::DeviceThrottle),
+        (throttled && of_streams && !of_pool, Feature::StreamBoundThrottle),
+        (throttled && of_pool && !of_streams, Feature::PoolBoundThrottle),
+        (0 < totals.passed, Feature::BoundPassed),
+        (setup.checked, Feature::Checked),
+        (!tally.mistakes.is_empty(), Feature::Mistake),
+    ];
+    for (is_so, feature) in bounds {
+        reached.add_if(is_so, feature);
     }
 }
 
@@ -150,9 +190,17 @@ fn run_threads(
         sum.comparisons += tally.comparisons;
         sum.streams += tally.streams;
         sum.faults += tally.faults;
+        sum.mistakes.extend(tally.mistakes);
         sum.addresses.extend(tally.addresses);
     }
     sum.reached.add(Feature::Threads);
+    for (alone, feature) in [
+        (Feature::Capture, Feature::ThreadsCapture),
+        (Feature::Replay, Feature::ThreadsReplay),
+        (Feature::InjectedFault, Feature::ThreadsFault),
+    ] {
+        sum.reached.add_if(sum.reached.has(alone), feature);
+    }
     sum
 }
 
@@ -161,29 +209,45 @@ fn allocator(stand: &Stand, setup: &Setup) -> Allocator {
     config.limit_bytes = setup.limit_bytes;
     config.pending_bytes_max = setup.pending_bytes_max;
     config.stream_bound = setup.stream_bound;
+    config.pool_bound = setup.pool_bound;
     if let Some(Broken::Allocator(sabotage)) = setup.broken {
         let can_break = cfg!(feature = "broken");
         assert!(can_break, "built without the feature that leaves checks out");
         config.sabotage = Some(sabotage);
     }
-    let plain =
-        || -> std::sync::Arc<dyn Source> { std::sync::Arc::new(PlainSource::new(&stand.context)) };
+    let plain = || -> Arc<dyn Source> { Arc::new(PlainSource::new(&stand.context)) };
     let source = match setup.memory {
         Memory::Plain => plain(),
         Memory::Virtual => match VmmSource::new(&stand.context).expect("the device knows itself") {
-            Some(source) => std::sync::Arc::new(source),
+            Some(source) => Arc::new(source),
             None => plain(),
         },
     };
-    Allocator::with_source(&stand.context, config, source).expect("an allocator")
+    let hears = setup.broken != Some(Broken::DeafChecker);
+    let made = match stand.checker.as_ref().filter(|_| hears) {
+        Some(checker) => {
+            let observer = Arc::clone(checker) as _;
+            Allocator::with_source_observed(&stand.context, config, source, observer)
+        }
+        None => Allocator::with_source(&stand.context, config, source),
+    };
+    made.expect("an allocator")
 }
 
 /// A private pool ends as the allocator does, and so do its figures.
-fn check_pool(stand: &Stand, pool: &Pool) {
+fn check_pool(stand: &Stand, pool: &Pool, is_without_faults: bool) {
     let stats = pool.allocator().stats();
     assert_eq!((stats.allocation_count, stats.allocated_bytes.current), (0, 0));
-    if let Err(mismatch) = pool.allocator().snapshot().check(&stats) {
+    check_end(stand, pool.allocator(), is_without_faults);
+}
+
+/// The figures at the end.
+fn check_end(stand: &Stand, allocator: &Allocator, is_without_faults: bool) {
+    if let Err(mismatch) = allocator.snapshot().check(&allocator.stats()) {
         stand.report(Finding::WrongFigure(mismatch.to_string()));
+    }
+    if is_without_faults {
+        check_stranded(stand, allocator);
     }
 }
 

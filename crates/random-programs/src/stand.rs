@@ -2,10 +2,11 @@
 //! found wrong.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use allocator::Block;
+use checker::{Checker, Report};
 use cuda_sim::{DeviceProfile, Machine};
 use kernels::launch::Kernels;
 use streams::launch::{DeviceSlice, DeviceSliceMut};
@@ -15,9 +16,11 @@ use streams::{Context, DeviceSpan, Driver, Gates, Stream, StreamOptions};
 use crate::blocks::Piece;
 use crate::draw::{GATES_MAX, MARKS_MAX};
 use crate::live_ranges::LiveRanges;
+use crate::meetings::Meetings;
 use crate::outcome::Finding;
 use crate::program::Setup;
 use crate::raw::uncounted;
+use crate::workers::Progress;
 
 const DEVICE_BYTES: u64 = 1 << 30;
 /// A word in every so many is written and checked.
@@ -45,6 +48,16 @@ pub(crate) struct Stand {
     ranges: Mutex<LiveRanges>,
     findings: Mutex<Vec<Finding>>,
     parcels: Mutex<Vec<Parcel>>,
+    /// Watches the program, if it is to.
+    pub(crate) checker: Option<Arc<Checker>>,
+    /// How far the program came.
+    pub(crate) progress: Arc<Progress>,
+    /// Captures, and what must not meet one.
+    pub(crate) meetings: Meetings,
+    /// The first hazard, or hand-out that is one, in words.
+    first_hazard: Mutex<Option<String>>,
+    /// A mistake was made on purpose, and found: what comes after it means nothing.
+    mistaken: AtomicBool,
     /// The last to go: it is told of everything that the others give back.
     pub(crate) machine: Machine,
 }
@@ -57,7 +70,7 @@ pub(crate) struct Judge {
 }
 
 impl Stand {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup, progress: Arc<Progress>) -> Self {
         allocator::set_yield_point(cuda_sim::yield_point);
         let mut profile = DeviceProfile::small(DEVICE_BYTES);
         if setup.one_queue {
@@ -65,7 +78,12 @@ impl Stand {
         }
         let machine = Machine::builder().device(profile).schedule(setup.schedule.clone()).build();
         kernels::simulated::register(&machine);
-        let driver = Driver::from_table(machine.table()).expect("the simulated driver starts");
+        let checker = setup.checked.then(|| Arc::new(Checker::new()));
+        let driver = match &checker {
+            Some(checker) => Driver::from_table_observed(machine.table(), Arc::clone(checker) as _),
+            None => Driver::from_table(machine.table()),
+        };
+        let driver = driver.expect("the simulated driver starts");
         let device = driver.device(0).expect("the machine has a device");
         let context = device.primary_context().expect("a context");
         let kernels = Kernels::load(&context).expect("the kernels load");
@@ -90,6 +108,11 @@ impl Stand {
             ranges: Mutex::default(),
             findings: Mutex::default(),
             parcels: Mutex::default(),
+            checker,
+            progress,
+            meetings: Meetings::default(),
+            first_hazard: Mutex::default(),
+            mistaken: AtomicBool::new(false),
             machine,
         }
     }
@@ -102,17 +125,52 @@ impl Stand {
         lock(&self.findings).push(finding);
     }
 
-    /// What was found so far, the machine's hazards included.
+    /// What was found so far, the machine's hazards included; after a mistake that was found,
+    /// nothing but what the verdicts say.
     pub(crate) fn take_findings(&self) -> Vec<Finding> {
         let mut all = std::mem::take(&mut *lock(&self.findings));
         let hazards = self.machine.take_hazards();
+        if let Some(first) = hazards.first() {
+            lock(&self.first_hazard).get_or_insert_with(|| first.to_string());
+        }
+        if self.has_ended_with_a_mistake() {
+            all.retain(|finding| matches!(finding, Finding::Verdicts(_)));
+            return all;
+        }
         all.extend(hazards.iter().map(|hazard| Finding::Hazard(hazard.to_string())));
         all
     }
 
     /// Whether nothing was found so far.
     pub(crate) fn is_clean(&self) -> bool {
-        lock(&self.findings).is_empty() && self.machine.hazard_count() == 0
+        lock(&self.findings).is_empty()
+            && self.machine.hazard_count() == 0
+            && !self.has_ended_with_a_mistake()
+    }
+
+    /// Whether the simulator found a hazard, or a hand-out that is one.
+    pub(crate) fn has_hazards(&self) -> bool {
+        0 < self.machine.hazard_count() || lock(&self.first_hazard).is_some()
+    }
+
+    /// The first hazard, in words.
+    pub(crate) fn first_hazard(&self) -> Option<String> {
+        let known = lock(&self.first_hazard).clone();
+        known.or_else(|| self.machine.hazards().first().map(ToString::to_string))
+    }
+
+    /// What the checker reports so far.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        self.checker.as_ref().map_or_else(Vec::new, |checker| checker.reports())
+    }
+
+    /// The program ends: a mistake that it made was found.
+    pub(crate) fn end_with_a_mistake(&self) {
+        self.mistaken.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_ended_with_a_mistake(&self) -> bool {
+        self.mistaken.load(Ordering::Relaxed)
     }
 
     /// A block was handed out: it is declared, and asked about for whoever uses it next (S3).
@@ -120,6 +178,7 @@ impl Stand {
         lock(&self.ranges).add(range);
         self.machine.born(range.address, range.bytes, stream);
         if let Err(hazard) = self.machine.probe(range.address, range.bytes, asked_of) {
+            lock(&self.first_hazard).get_or_insert_with(|| hazard.to_string());
             self.report(Finding::HandedOutEarly(hazard.to_string()));
         }
     }

@@ -10,6 +10,7 @@ use streams::{Event, Stream};
 use crate::blocks::{Kept, Piece};
 use crate::graphs::Recorded;
 use crate::marks::Mark;
+use crate::meetings::Side;
 use crate::operation::{
     BlockName, EventName, Fault, FaultCall, GraphName, MarkName, Operation, StreamName,
     Synchronize, Trim,
@@ -17,6 +18,7 @@ use crate::operation::{
 use crate::outcome::{Feature, Reached};
 use crate::program::{Broken, Setup};
 use crate::stand::Stand;
+use crate::verdicts::{Answer, Made, Verdict};
 
 /// A stream of the program, with the handle by which the machine knows it.
 #[derive(Clone)]
@@ -43,6 +45,8 @@ pub(crate) struct World<'stand> {
     events: BTreeMap<EventName, Event>,
     gates: Vec<usize>,
     next_word: u32,
+    /// The mistake that the step has made.
+    pub(crate) made: Option<Made>,
     pub(crate) tally: Tally,
 }
 
@@ -54,6 +58,9 @@ pub(crate) struct Tally {
     pub(crate) comparisons: u64,
     pub(crate) streams: usize,
     pub(crate) faults: u64,
+    /// What the verdicts said, if one of them found something.
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) mistakes: Vec<(&'static str, Answer)>,
     pub(crate) addresses: Vec<u64>,
 }
 
@@ -85,6 +92,7 @@ impl<'stand> World<'stand> {
             events: BTreeMap::new(),
             gates: Vec::new(),
             next_word: first_word + 1,
+            made: None,
             tally: Tally::default(),
         }
     }
@@ -97,11 +105,14 @@ impl<'stand> World<'stand> {
         }
     }
 
-    /// Does one operation.
+    /// Does one operation, and compares the verdicts on it.
     pub(crate) fn perform(&mut self, operation: &Operation) {
+        self.stand.progress.begin_step();
         if self.attempt(operation).is_some() {
             self.tally.performed += 1;
         }
+        let made = self.made.take();
+        self.compare_verdicts(made);
     }
 
     fn attempt(&mut self, operation: &Operation) -> Done {
@@ -154,6 +165,7 @@ impl<'stand> World<'stand> {
             Operation::Send(block) => self.send(*block)?,
             Operation::Receive(stream, join) => self.receive(*stream, *join)?,
             Operation::Yield => self.stand.machine.yield_point(),
+            Operation::Mistake(mistake, mended) => self.make(*mistake, *mended)?,
         }
         Some(())
     }
@@ -203,8 +215,14 @@ impl<'stand> World<'stand> {
 
     fn synchronize(&mut self, what: Synchronize) -> Done {
         self.open_gates();
+        while self.setup.broken == Some(Broken::Hangs) {
+            std::thread::park();
+        }
         match what {
-            Synchronize::Context => self.stand.context.synchronize().expect("all ends"),
+            Synchronize::Context => {
+                let _under_way = self.stand.meetings.begin(Side::Crossing)?;
+                self.stand.context.synchronize().expect("all ends");
+            }
             Synchronize::Stream(name) => {
                 self.known(name)?.stream.synchronize().expect("a stream ends");
             }
@@ -239,11 +257,9 @@ impl<'stand> World<'stand> {
         let Some(Fault { call: failing, nth }) = fault else { return (call(self), false) };
         let (entry_point, code) = entry_point(failing);
         let machine = &self.stand.machine;
-        let before = machine.calls(entry_point);
-        machine.fail(FaultPlan { call: entry_point, nth, code, sticky: false });
+        machine.fail_here(FaultPlan { call: entry_point, nth, code, sticky: false });
         let result = call(self);
-        machine.clear_faults();
-        let struck = nth <= machine.calls(entry_point) - before;
+        let struck = machine.clear_faults_here() == 0;
         if struck {
             self.tally.faults += 1;
             self.tally.reached.add(Feature::InjectedFault);

@@ -30,8 +30,12 @@ const LAYERS: &[Layer] = &[
     layer("streams", 2),
     layer("allocator", 3),
     beside("kernels", 3, &["cuda-sim", "streams"]),
-    beside("random-programs", 4, &["cuda-sys", "cuda-sim", "streams", "kernels", "allocator"]),
     beside("checker", 4, &["allocator", "streams"]),
+    beside(
+        "random-programs",
+        5,
+        &["cuda-sys", "cuda-sim", "streams", "kernels", "allocator", "checker"],
+    ),
     layer("wellspring", 5),
     beside("trace", 1, &[]),
     beside("pytorch-model", 2, &["trace"]),

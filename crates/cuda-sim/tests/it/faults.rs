@@ -22,6 +22,28 @@ fn the_nth_call_fails_and_does_nothing_else() {
     assert_eq!(used, [512, 1024, 1024, 1536]);
 }
 
+/// A failure that is planned for one thread's calls is neither met nor brought nearer by another
+/// thread, which cannot take it back either.
+#[test]
+fn a_failure_of_one_thread_is_no_other_threads() {
+    let rig = Rig::new(Schedule::Seeded(1));
+    let code = CUresult::CUDA_ERROR_INVALID_VALUE;
+    let record = |rig: &Rig| {
+        ok!(rig, ctx_set_current(rig.context));
+        cu!(rig, event_record(rig.event(), rig.stream()))
+    };
+    rig.machine.fail_here(FaultPlan { call: "cuEventRecord", nth: 2, code, sticky: false });
+    let other = &rig;
+    rig.machine.run_threads(vec![Box::new(move || {
+        assert_eq!([record(other), record(other)], [SUCCESS; 2]);
+        assert_eq!(other.machine.clear_faults_here(), 0);
+    })]);
+    assert_eq!([record(&rig), record(&rig)], [SUCCESS, code]);
+    rig.machine.fail_here(FaultPlan::next("cuEventRecord", code));
+    assert_eq!(rig.machine.clear_faults_here(), 1);
+    assert_eq!(record(&rig), SUCCESS);
+}
+
 #[test]
 fn a_sticky_failure_breaks_the_context() {
     let rig = Rig::new(Schedule::Seeded(1));

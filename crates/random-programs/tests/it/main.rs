@@ -6,3 +6,4 @@
 mod controls;
 mod programs;
 mod shrinking;
+mod verdicts;

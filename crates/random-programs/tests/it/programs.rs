@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allocator::Policy;
 use cuda_sim::Schedule;
-use random_programs::{Campaign, Outcome, Program, Summary, Wishes, run};
+use random_programs::{Broken, Campaign, HUNG, Outcome, Program, Summary, Wishes, run};
 
 /// How many seeds are run here.
 const SEEDS: Range<u64> = 0..400;
@@ -18,6 +18,7 @@ fn programs_are_clean_and_come_through_everything() {
         jobs: NonZeroUsize::new(2).expect("two is not zero"),
         broken: None,
         time_max: Duration::from_secs(600),
+        hang_after: Duration::from_secs(120),
         stops_at_failure: false,
     };
     let summary = campaign.run(|_| ());
@@ -28,6 +29,28 @@ fn programs_are_clean_and_come_through_everything() {
     }
     assert_eq!(summary.shortcomings(), [""; 0]);
     assert_eq!(summary.programs, SEEDS.end);
+}
+
+/// A program that does not end holds up neither the others nor the run: it is told with its seed
+/// and with the operation that it is in.
+#[test]
+fn a_program_that_hangs_is_left_behind_and_named() {
+    let campaign = Campaign {
+        seeds: 0..3,
+        jobs: NonZeroUsize::new(3).expect("three is not zero"),
+        broken: Some(Broken::Hangs),
+        time_max: Duration::from_secs(600),
+        hang_after: Duration::from_secs(3),
+        stops_at_failure: false,
+    };
+    let summary = campaign.run(|_| ());
+    assert_eq!((summary.programs, summary.failed), (3, 3));
+    for (failure, seed) in summary.failures.iter().zip(0..) {
+        assert_eq!((failure.seed, failure.kind), (seed, HUNG));
+        assert!(failure.text.contains("Some(Synchronize("), "{}", failure.text);
+    }
+    let sound = Campaign { broken: None, ..campaign };
+    assert_eq!(sound.run(|_| ()).shortcomings(), [""; 0], "without the fault they end");
 }
 
 /// Programs that are all clean still fail where they reach too little; a few are not asked.

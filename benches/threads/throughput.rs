@@ -51,8 +51,9 @@ impl Place {
         let allocator = Allocator::new(&context, Config::default()).unwrap();
         let stream = |_| context.create_stream(StreamOptions::default()).unwrap();
         let streams: Vec<Stream> = (0..stream_count).map(stream).collect();
-        // All at once, so that each stream has memory of its own.
-        let take = |stream| SIZES.map(|bytes| allocator.allocate_raw(stream, bytes).unwrap());
+        // All at once, and a whole segment each, so that each stream has memory of its own.
+        let take =
+            |stream| [1 << 20; 2].map(|bytes| allocator.allocate_raw(stream, bytes).unwrap());
         let blocks: Vec<RawBlock> = streams.iter().flat_map(take).collect();
         blocks.into_iter().for_each(|block| allocator.free_raw(block).unwrap());
         streams.iter().for_each(|stream| ours(&allocator, stream)(BATCH));

@@ -4,7 +4,9 @@
 //! memory add up to the request; what is missing is committed. The stretch is reserved under the
 //! lock, the source is called without it, and the result is published under it again (L1); a
 //! failure puts everything back. Choosing the stretch with the least missing is what keeps
-//! reserved memory near the floor: a free tail is extended, never duplicated.
+//! reserved memory near the floor: a free tail is extended, never duplicated. For the same reason
+//! the stretch may have pending blocks that a wait for costs nothing: what one of them lacks is
+//! added to it.
 
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, Link, State};
@@ -14,6 +16,8 @@ use crate::reuse::{Request, Step, Taken};
 use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::{PoolKind, Region, SourceError};
 use crate::sync::{Arc, Ordering};
+use crate::wait::Terms;
+use streams::order::Frontier;
 
 /// A reserved stretch of one segment, and what must be committed for it.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ struct Stretch {
     region: Arc<dyn Region>,
     /// The unmapped parts: block, offset into the region, bytes.
     missing: Vec<(BlockIndex, u64, u64)>,
+    /// What the requester is to wait for.
+    unmet: Frontier,
 }
 
 impl Stretch {
@@ -49,8 +55,14 @@ impl Inner {
     ) -> Result<Taken, GrowthError> {
         // Generous first, so that the next requests need no call; then only what is needed.
         let generous = self.source.growth_bytes(request.kind);
-        match self.grow(shard, request, step, generous) {
-            Err(GrowthError::NoRoom) if 0 < generous => self.grow(shard, request, step, 0),
+        let waits = if step == Step::Growth { self.free_waits(request) } else { None };
+        if let Some(terms) = waits
+            && let Ok(taken) = self.grow(shard, (request, Some(&terms)), step, generous)
+        {
+            return Ok(taken);
+        }
+        match self.grow(shard, (request, None), step, generous) {
+            Err(GrowthError::NoRoom) if 0 < generous => self.grow(shard, (request, None), step, 0),
             outcome => outcome,
         }
     }
@@ -58,13 +70,17 @@ impl Inner {
     fn grow(
         &self,
         shard: &Shard,
-        request: &Request<'_>,
+        (request, terms): (&Request<'_>, Option<&Terms>),
         step: Step,
         at_least: u64,
     ) -> Result<Taken, GrowthError> {
         self.family.reap();
-        let stretch = self.find_stretch(shard, request, at_least)?;
+        let stretch = self.find_stretch(shard, (request, terms), at_least)?;
         let bytes = stretch.missing_bytes();
+        if !self.wait_until_met(request, &stretch.unmet) {
+            let _closed = shard.with(|state| state.give_back_stretch(&stretch));
+            return Err(GrowthError::NoRoom);
+        }
         self.recycle(bytes);
         if !self.reserve_memory(bytes) {
             let _closed = shard.with(|state| state.give_back_stretch(&stretch));
@@ -93,10 +109,11 @@ impl Inner {
     fn find_stretch(
         &self,
         shard: &Shard,
-        request: &Request<'_>,
+        (request, terms): (&Request<'_>, Option<&Terms>),
         at_least: u64,
     ) -> Result<Stretch, GrowthError> {
-        if let Some(stretch) = shard.with(|state| state.reserve_stretch(request, at_least)) {
+        let found = shard.with(|state| state.reserve_stretch(request, terms, at_least));
+        if let Some(stretch) = found {
             return Ok(stretch);
         }
         let region = self.open_region(request)?;
@@ -104,11 +121,11 @@ impl Inner {
         // stretch has come free meanwhile, the region is dropped here, without the lock (L1):
         // memory that it has already would be counted nowhere.
         let (found, _unneeded) = shard.with(|state| {
-            if let Some(stretch) = state.reserve_stretch(request, at_least) {
+            if let Some(stretch) = state.reserve_stretch(request, terms, at_least) {
                 return (Some(stretch), Some(region));
             }
             state.add_segment(request.kind, region);
-            (state.reserve_stretch(request, at_least), None)
+            (state.reserve_stretch(request, terms, at_least), None)
         });
         found.ok_or(GrowthError::NoRoom)
     }
@@ -186,32 +203,39 @@ impl ShardState {
     }
 
     /// Finds and reserves the stretch with the least missing memory that serves the request.
-    fn reserve_stretch(&mut self, request: &Request<'_>, at_least: u64) -> Option<Stretch> {
+    fn reserve_stretch(
+        &mut self,
+        request: &Request<'_>,
+        terms: Option<&Terms>,
+        at_least: u64,
+    ) -> Option<Stretch> {
         self.join_all_recent();
         let mut best: Option<(u64, Vec<BlockIndex>)> = None;
         for segment in self.segment_indices() {
             let first = self.blocks_of(segment).next()?;
             if self.kind_of(first) == request.kind {
-                self.best_stretch(segment, request, &mut best);
+                self.best_stretch(segment, (request, terms), &mut best);
             }
         }
         let (_, blocks) = best?;
-        Some(self.reserve_blocks(&blocks, request.size, at_least))
+        Some(self.reserve_blocks(&blocks, request, at_least))
     }
 
     /// Looks at every run of neighbours that are usable or unmapped, from every start in it.
     fn best_stretch(
         &self,
         segment: u32,
-        request: &Request<'_>,
+        (request, terms): (&Request<'_>, Option<&Terms>),
         best: &mut Option<(u64, Vec<BlockIndex>)>,
     ) {
+        let may_wait =
+            |block| terms.is_some_and(|terms| self.unmet_count(block, request, terms).is_some());
         let mut run: Vec<BlockIndex> = Vec::new();
         let mut next = self.blocks_of(segment).peekable();
         while let Some(block) = next.next() {
             let record = self.arena.at(block);
             let usable = record.state == State::Unmapped
-                || (record.state.is_free() && self.is_known(block, request));
+                || (record.state.is_free() && (self.is_known(block, request) || may_wait(block)));
             if usable {
                 run.push(block);
             }
@@ -252,15 +276,24 @@ impl ShardState {
     }
 
     /// Takes the chosen blocks out; the last unmapped one is cut to what is needed.
-    fn reserve_blocks(&mut self, blocks: &[BlockIndex], size: u64, at_least: u64) -> Stretch {
+    fn reserve_blocks(
+        &mut self,
+        blocks: &[BlockIndex],
+        request: &Request<'_>,
+        at_least: u64,
+    ) -> Stretch {
         let first = blocks.first().expect("a stretch has at least one block");
         let region = Arc::clone(&self.segment_of(*first).region);
         let granularity = region.granularity();
-        let mut needed = size;
+        let mut needed = request.size;
         let mut missing = Vec::new();
+        let mut unmet = Frontier::default();
         for block in blocks {
             let record = self.arena.at(*block);
             if record.state != State::Unmapped {
+                if !self.is_known(*block, request) {
+                    self.unmet_of(*block, request).for_each(|point| unmet.insert(point));
+                }
                 needed = needed.saturating_sub(record.size);
                 self.take_out(*block, State::Reserved);
                 continue;
@@ -275,7 +308,7 @@ impl ShardState {
             needed = needed.saturating_sub(record.size);
             missing.push((*block, record.address - region.base(), record.size));
         }
-        Stretch { blocks: blocks.to_vec(), region, missing }
+        Stretch { blocks: blocks.to_vec(), region, missing, unmet }
     }
 
     /// Publishes a committed stretch: one block, handed out.

@@ -16,7 +16,7 @@ use streams::{Fence, StreamOrder};
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, State};
 use crate::carve::requirements;
-use crate::config::Sabotage;
+use crate::config::{Sabotage, WaitDepth};
 use crate::reuse::{Request, Step, Taken};
 use crate::shard::ShardState;
 
@@ -81,10 +81,55 @@ impl Inner {
         if request.complete_only || !self.config.policy.waits() || !request.order.may_wait() {
             return None;
         }
-        let mut terms = Terms::default();
         if need == Need::BelowBound {
-            terms.within = Some(self.worth_waiting_for(request)?);
+            self.serve_by_free_wait(request)
+        } else {
+            self.serve_within(request, need, None)
         }
+    }
+
+    /// Serves a request by a wait that costs nothing, although there is room to grow.
+    ///
+    /// Blocks of many sizes leave holes between each other. If what may be waited for would be
+    /// enough but for them, memory grows only if there is no run of neighbours with half of the
+    /// depth behind them either: a greater stock is worth less than what the holes would take. A
+    /// depth that was set is kept to.
+    fn serve_by_free_wait(&self, request: &Request<'_>) -> Option<(StreamSlot, Taken)> {
+        let depth = self.depth(request.order)?;
+        let shard = self.shards.get(request.order.slot())?;
+        // Nothing of this stream waits: the usual case of a stream that grows.
+        if shard.with(|state| state.limbo.is_empty()) {
+            return None;
+        }
+        let serve = |depth: usize| {
+            let within = self.bursts.with_bursts_behind(depth);
+            self.serve_within(request, Need::BelowBound, Some(within))
+        };
+        if let Some(served) = serve(depth) {
+            return Some(served);
+        }
+        if self.config.wait_depth != WaitDepth::Learned {
+            return None;
+        }
+        let within = self.bursts.with_bursts_behind(depth);
+        let terms = Terms { within: Some(within), ..Terms::default() };
+        let is_enough = shard.with(|state| request.size <= state.allowed_bytes(request, &terms));
+        if !is_enough {
+            return None;
+        }
+        (depth.div_ceil(2)..depth).rev().find_map(serve)
+    }
+
+    fn serve_within(
+        &self,
+        request: &Request<'_>,
+        need: Need,
+        within: Option<Frontier>,
+    ) -> Option<(StreamSlot, Taken)> {
+        if within.as_ref().is_some_and(Frontier::is_empty) {
+            return None;
+        }
+        let mut terms = Terms { within, ..Terms::default() };
         for _ in 0..TRIES_MAX {
             let candidate = self.best_candidate(request, &terms)?;
             match self.wait_and_take(request, &candidate, need) {
@@ -105,18 +150,6 @@ impl Inner {
         let first = self.config.wait_depth.first()?;
         let learns = self.config.learns_depth();
         Some(if learns { self.pace.depth_of(order, first) } else { first })
-    }
-
-    /// Up to where each stream may be waited for although there is room to grow.
-    fn worth_waiting_for(&self, request: &Request<'_>) -> Option<Frontier> {
-        let depth = self.depth(request.order)?;
-        let shard = self.shards.get(request.order.slot())?;
-        // Nothing of this stream waits: the usual case of a stream that grows.
-        if shard.with(|state| state.limbo.is_empty()) {
-            return None;
-        }
-        let within = self.bursts.with_bursts_behind(depth);
-        (!within.is_empty()).then_some(within)
     }
 
     /// The block with the fewest and oldest unmet requirements, over all shards; over the stream's
@@ -156,8 +189,49 @@ impl Inner {
         need: Need,
     ) -> Result<Taken, Refusal> {
         let shard = self.shards.get(candidate.owner).ok_or(Refusal::Block)?;
+        let fences = self.fences_of(request, &candidate.unmet, need)?;
+        if !shard.with(|state| state.reserve(candidate, request)) {
+            return Err(Refusal::Block);
+        }
+        let waited = self.wait_for(request, &fences);
+        shard.with(|state| {
+            if !waited {
+                candidate.blocks.iter().for_each(|(block, _)| state.settle(*block));
+                return Err(Refusal::Block);
+            }
+            let whole = state.join_reserved(candidate.blocks.iter().map(|(block, _)| *block));
+            Ok(state.hand_out(whole, request, Step::DeviceWait))
+        })
+    }
+
+    /// What a growth may wait for below the bound, because it costs nothing; `None` if nothing.
+    pub(crate) fn free_waits(&self, request: &Request<'_>) -> Option<Terms> {
+        if request.complete_only || !self.config.policy.waits() || !request.order.may_wait() {
+            return None;
+        }
+        let shard = self.shards.get(request.order.slot())?;
+        if shard.with(|state| state.limbo.is_empty()) {
+            return None;
+        }
+        let within = self.bursts.with_bursts_behind(self.depth(request.order)?);
+        (!within.is_empty()).then(|| Terms { within: Some(within), ..Terms::default() })
+    }
+
+    /// Makes the requester wait for what its reserved memory lacks; false if that cannot be.
+    pub(crate) fn wait_until_met(&self, request: &Request<'_>, unmet: &Frontier) -> bool {
+        let fences = self.fences_of(request, unmet, Need::BelowBound);
+        fences.is_ok_and(|fences| self.wait_for(request, &fences))
+    }
+
+    /// Fences that cover just what is waited for.
+    fn fences_of(
+        &self,
+        request: &Request<'_>,
+        unmet: &Frontier,
+        need: Need,
+    ) -> Result<SmallVec<[Fence; 4]>, Refusal> {
         let mut fences: SmallVec<[Fence; 4]> = SmallVec::new();
-        for point in candidate.unmet.iter() {
+        for point in unmet.iter() {
             let unwaitable = Refusal::Stream(point.stream);
             let Some(order) = self.order_of(point.stream) else { return Err(unwaitable) };
             // The driver counts downwards: a lower priority is a greater number.
@@ -174,24 +248,16 @@ impl Inner {
             }
             fences.push(fence);
         }
-        if !shard.with(|state| state.reserve(candidate, request)) {
-            return Err(Refusal::Block);
-        }
-        if self.config.learns_depth() {
-            self.pace.note_wait(request.order, &fences);
+        Ok(fences)
+    }
+
+    /// Waits for reserved memory; false if a wait failed.
+    fn wait_for(&self, request: &Request<'_>, fences: &[Fence]) -> bool {
+        if self.config.learns_depth() && !fences.is_empty() {
+            self.pace.note_wait(request.order, fences);
         }
         let skip = self.is_sabotaged(Sabotage::SkipWait);
-        let waited = fences
-            .iter()
-            .try_for_each(|fence| if skip { Ok(()) } else { request.order.wait_fence(fence) });
-        shard.with(|state| {
-            if waited.is_err() {
-                candidate.blocks.iter().for_each(|(block, _)| state.settle(*block));
-                return Err(Refusal::Block);
-            }
-            let whole = state.join_reserved(candidate.blocks.iter().map(|(block, _)| *block));
-            Ok(state.hand_out(whole, request, Step::DeviceWait))
-        })
+        fences.iter().all(|fence| skip || request.order.wait_fence(fence).is_ok())
     }
 
     /// A fence that covers `point` and nothing submitted after the free that it belongs to (O6),
@@ -288,23 +354,38 @@ impl ShardState {
         Some(self.candidate_of(&best?.1, request))
     }
 
+    /// How many bytes may be had after waits, wherever they lie.
+    fn allowed_bytes(&self, request: &Request<'_>, terms: &Terms) -> u64 {
+        let pool = self.pool(request.kind);
+        let all = pool.pending.fitting(&self.arena, 0).chain(pool.ready.fitting(&self.arena, 0));
+        let allowed = all.filter(|block| self.unmet_count(*block, request, terms).is_some());
+        allowed.map(|block| self.arena.at(block).size).sum()
+    }
+
     /// How many requirements of a free block the requester does not know to be met; `None` if one
     /// of them is not to be waited for.
-    fn unmet_count(
+    pub(crate) fn unmet_count(
         &self,
         block: BlockIndex,
         request: &Request<'_>,
         terms: &Terms,
     ) -> Option<usize> {
-        let unmet =
-            requirements(self.arena.at(block)).filter(|p| !self.view.knows(request.order, *p));
+        let unmet = self.unmet_of(block, request);
         unmet.map(|point| terms.allow(point).then_some(1)).sum()
+    }
+
+    /// The requirements of a free block that the requester does not know to be met.
+    pub(crate) fn unmet_of(
+        &self,
+        block: BlockIndex,
+        request: &Request<'_>,
+    ) -> impl Iterator<Item = Point> {
+        requirements(self.arena.at(block)).filter(|p| !self.view.knows(request.order, *p))
     }
 
     fn candidate_of(&self, blocks: &[BlockIndex], request: &Request<'_>) -> Candidate {
         let records = || blocks.iter().map(|block| self.arena.at(*block));
-        let unmet =
-            records().flat_map(requirements).filter(|p| !self.view.knows(request.order, *p));
+        let unmet = blocks.iter().flat_map(|block| self.unmet_of(*block, request));
         Candidate {
             owner: self.order.slot(),
             blocks: blocks.iter().map(|block| (*block, self.arena.at(*block).generation)).collect(),

@@ -26,6 +26,6 @@ mod uncounted;
 pub use compare::compare;
 pub use outcome::{Outcome, Summary};
 pub use places::Place;
-pub use plan::{GateSteps, Pattern, Plan, Step};
+pub use plan::{GateSteps, Pattern, Plan, Stall, Step};
 pub use stage::{Error, Stage};
 pub use strategy::Strategy;

@@ -55,6 +55,15 @@ pub struct GateSteps {
     pub opened_before: usize,
 }
 
+/// A time in which the host does nothing: somebody else has the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// It comes before this step.
+    pub before: usize,
+    /// How long it lasts.
+    pub nanoseconds: u64,
+}
+
 /// What a pattern does, step by step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -66,6 +75,8 @@ pub struct Plan {
     pub makes_outputs: bool,
     /// The gate, if there is one.
     pub gate: Option<GateSteps>,
+    /// When the host does nothing; a pattern's own plan has none.
+    pub stalls: Vec<Stall>,
 }
 
 impl Pattern {
@@ -95,6 +106,7 @@ impl Pattern {
             steps: (0..steps).map(|index| self.step(index, rows.next())).collect(),
             makes_outputs: self == Self::ThreeStreams,
             gate: (self == Self::HostGate).then_some(gate),
+            stalls: Vec::new(),
         }
     }
 

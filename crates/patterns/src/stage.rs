@@ -147,6 +147,7 @@ impl Stage {
             if let (Some(gates), Some(at)) = (&gates, self.plan.gate) {
                 self.work_gate(gates, at, index)?;
             }
+            self.stall(index);
             self.step(index, &mut kept)?;
         }
         let driver_calls = self.runtime.context().driver_calls() - calls_before;
@@ -222,6 +223,16 @@ impl Stage {
             gates.open(0);
         }
         Ok(())
+    }
+
+    /// Does nothing for as long as the plan says.
+    fn stall(&self, index: usize) {
+        for stall in self.plan.stalls.iter().filter(|stall| stall.before == index) {
+            match self.runtime.machine() {
+                Some(machine) => machine.advance(stall.nanoseconds),
+                None => std::thread::sleep(Duration::from_nanos(stall.nanoseconds)),
+            }
+        }
     }
 
     /// Returns when `event` is complete, or when the patience is over.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::device::{Device, Driver};
-use crate::driver::{DriverContext, DriverStream, Special};
+use crate::driver::{DriverContext, DriverStream, Generation, Special};
 use crate::error::{DriverError, Error};
 use crate::event_pool::EventPool;
 use crate::fence::{Fence, FenceTimer};
@@ -23,6 +23,8 @@ use crate::timekeeper::Timekeeper;
 #[derive(Debug, Clone)]
 pub struct Context {
     core: Arc<ContextCore>,
+    /// The context's own, where it is found without a look at the context.
+    generation: Generation,
 }
 
 /// What streams, events and memory of a context share.
@@ -196,7 +198,8 @@ impl Context {
     }
 
     pub(crate) fn from_core(core: Arc<ContextCore>) -> Self {
-        Self { core }
+        let generation = core.raw.generation();
+        Self { core, generation }
     }
 
     pub(crate) fn core(&self) -> &Arc<ContextCore> {
@@ -268,7 +271,7 @@ impl Context {
     #[inline]
     #[must_use]
     pub fn is_forked(&self) -> bool {
-        self.core.raw.is_forked()
+        self.generation.is_past()
     }
 
     /// Whether a guard of [`Driver::forbid_blocking`] lives. No driver call.

@@ -6,7 +6,7 @@ use std::ptr;
 
 use cuda_sys::{CUcontext, CUdevice, CUresult, CUstreamCaptureMode, Table};
 
-use super::{Calls, DeviceHandle, Handle, check, device_size, fork, in_host_function};
+use super::{Calls, DeviceHandle, Generation, Handle, check, device_size, in_host_function};
 use crate::error::{Code, DriverError, Error};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, lock};
 
@@ -31,8 +31,8 @@ pub(crate) struct DriverContext {
     calls: AtomicU64,
     /// How many guards forbid calls that wait for running work.
     forbidden: Arc<AtomicUsize>,
-    /// Of which process it is, counted in forks.
-    generation: u32,
+    /// Of which process it is.
+    generation: Generation,
 }
 
 impl DriverContext {
@@ -48,7 +48,7 @@ impl DriverContext {
             has_deferred: AtomicBool::new(false),
             silent_errors: AtomicU64::new(0),
             calls: AtomicU64::new(0),
-            generation: fork::generation(),
+            generation: Generation::of_this_process(),
         }
     }
 
@@ -107,7 +107,12 @@ impl DriverContext {
     /// Whether this process is a fork of the context's own.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        self.generation != fork::generation()
+        self.generation.is_past()
+    }
+
+    /// Of which process it is, for those who ask all the time.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Errors that only a destructor saw.

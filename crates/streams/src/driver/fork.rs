@@ -8,10 +8,22 @@ use crate::sync::{OnceLock, Ordering, StaticU32};
 
 static FORKS: StaticU32 = StaticU32::new(0);
 
-/// How many times this process is a fork of one that watched.
-#[inline]
-pub(super) fn generation() -> u32 {
-    FORKS.load(Ordering::Relaxed)
+/// A process, told apart from its own forks: how many times it is a fork of one that watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Generation(u32);
+
+impl Generation {
+    /// This process.
+    #[inline]
+    pub(super) fn of_this_process() -> Self {
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether this process is a fork of that one.
+    #[inline]
+    pub(crate) fn is_past(self) -> bool {
+        self != Self::of_this_process()
+    }
 }
 
 #[cfg(unix)]

@@ -125,10 +125,16 @@ fn recorded_pair(c: &mut Criterion) {
             block.record_stream(black_box(&user));
             drop(black_box(block));
         };
+        let raw_pair = || {
+            let block = rig.allocate_raw(512);
+            rig.allocator.record_stream_raw(block, black_box(&user)).unwrap();
+            rig.free_raw(black_box(block));
+        };
         pair();
         let calls_before = rig.machine.call_count();
         let name = if is_complete { "complete" } else { "ordered" };
         group.bench_function(BenchmarkId::new("Block, record_stream", name), |b| b.iter(pair));
+        group.bench_function(BenchmarkId::new("raw, record_stream", name), |b| b.iter(raw_pair));
         assert_eq!(calls_before, rig.machine.call_count(), "a recorded pair reached the driver");
         assert_eq!(rig.allocator.stats().deferred_free_total, 0, "a free was not ordered");
     }

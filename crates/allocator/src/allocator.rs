@@ -123,10 +123,11 @@ impl Allocator {
         if bytes == 0 {
             return Ok(Block::empty(Arc::clone(&self.inner)));
         }
-        let order = stream.order();
-        let (owner, taken) = self.inner.allocate(order, bytes, false)?;
+        // Counted first: a read-modify-write waits for the stores before it, and here are none.
+        let inner = Arc::clone(&self.inner);
+        let (owner, taken) = self.inner.allocate(stream.order(), bytes, false)?;
         let key = BlockKey { owner, name: taken.name };
-        Ok(Block::new(Arc::clone(&self.inner), key, taken, bytes))
+        Ok(Block::new(inner, key, taken, bytes))
     }
 
     /// As [`Allocator::allocate`], for callers that keep numbers instead of a [`Block`]: a C

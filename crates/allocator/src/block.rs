@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use streams::StreamOrder;
 use streams::order::{Frontier, Point, StreamSlot};
 
+use crate::regulars::RegularSet;
 use crate::source::PoolKind;
 
 /// The index of a block record in its shard's arena.
@@ -192,6 +193,8 @@ pub(crate) struct BlockRecord {
     pub(crate) kind: PoolKind,
     /// Whether its handle has been turned into numbers, to be taken back once.
     pub(crate) is_raw: bool,
+    /// Which regulars of the shard use it, if it has no list of uses.
+    pub(crate) regulars: RegularSet,
     pub(crate) segment: u32,
     /// Neighbours by address, inside the segment.
     pub(crate) previous: Link,
@@ -219,6 +222,7 @@ impl BlockRecord {
             state: State::Vacant,
             kind: PoolKind::Small,
             is_raw: false,
+            regulars: RegularSet::EMPTY,
             segment: 0,
             previous: Link::NONE,
             next: Link::NONE,
@@ -227,7 +231,7 @@ impl BlockRecord {
         }
     }
 
-    /// Whether no stream but the home has anything to do with the block.
+    /// Whether no stream but the home, and the regulars, has anything to do with the block.
     #[inline]
     pub(crate) fn is_home_only(&self) -> bool {
         self.foreign.is_none()
@@ -295,11 +299,6 @@ impl BlockRecord {
         foreign.frontier = Frontier::new();
         foreign.watched = None;
         spare.room = Some(foreign);
-    }
-
-    /// The streams that were said to use the block since it was handed out.
-    pub(crate) fn used_by(&self) -> impl Iterator<Item = StreamSlot> + '_ {
-        self.uses().iter().map(|used| used.order.slot())
     }
 
     /// Who used the block, to keep.

@@ -13,8 +13,9 @@ use streams::{
     Access, DeviceBytes, DeviceOwner, DevicePart, DeviceSpan, Error, Stream, UseTicket, Used,
 };
 
-use crate::handle::{Block, sharpen};
+use crate::handle::Block;
 use crate::observe::{UseKind, ended};
+use crate::uses::sharpen;
 
 /// A block is bytes, so it can be given for a pointer to anything.
 impl<T> DeviceSlice<T> for Block {}

@@ -104,7 +104,7 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
-/// Why a block could not be freed or recovered from its raw parts.
+/// Why a block could not be freed, or found by its raw parts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FreeError {

@@ -13,12 +13,13 @@ use streams::order::Point;
 use streams::{Context, Stream};
 
 use crate::allocator::Inner;
-use crate::block::{BlockName, BlockRecord, State, UseRecord};
+use crate::block::{BlockName, BlockRecord, UseRecord};
 use crate::error::{AllocError, FreeError};
 use crate::observe::{UseKind, What};
 use crate::release::BlockKey;
 use crate::reuse::Taken;
 use crate::sync::Arc;
+use crate::uses::{Named, sharpen};
 
 /// A range of device memory that belongs to its holder until it is dropped.
 ///
@@ -125,8 +126,14 @@ impl Block {
     /// another driver used is never reused.
     #[track_caller]
     pub fn record_stream(&self, stream: &Stream) {
-        self.with_use(stream.order(), |used| used.whole_stream = true);
-        self.tell_use(stream.order(), UseKind::WholeStream, Location::caller());
+        if let Some(key) = self.key
+            && let Some(shard) = self.inner.shards.get(key.owner)
+        {
+            let (block, address, place) = (key.name.index(), self.address, Location::caller());
+            let named = Named { block, address, place };
+            // The handle is there, so the block is.
+            self.inner.note_whole(shard, named, stream.order(), |_| true);
+        }
     }
 
     /// Says that work queued on `stream` up to now uses the block: it will not be reused before
@@ -237,7 +244,10 @@ impl Block {
     /// A fence could not be recorded; the block stays unused until its streams are synchronised.
     #[track_caller]
     pub fn free(mut self) -> Result<(), FreeError> {
-        self.release(Some(Location::caller()))
+        match self.key.take() {
+            Some(key) => self.inner.free(key, self.address, Some(Location::caller())),
+            None => Ok(()),
+        }
     }
 
     /// Turns the block into numbers; it stays allocated until [`crate::Allocator::from_raw`]
@@ -260,11 +270,8 @@ impl Block {
         let Some(shard) = inner.shards.at(slot) else { return Err(missing) };
         let found = shard.with(|state| {
             let owner = state.order.slot();
+            let same = state.has_raw(name, address);
             let record = state.arena.get_mut(name.index())?;
-            let same = record.generation == name.generation()
-                && record.state == State::Allocated
-                && record.address == address
-                && record.is_raw;
             // The raw parts work once.
             record.is_raw = record.is_raw && !same;
             same.then_some((owner, record.size, record.requested))
@@ -277,37 +284,7 @@ impl Block {
     pub(crate) fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
         let Some(key) = self.key else { return };
         let Some(shard) = self.inner.shards.get(key.owner) else { return };
-        if !order.shares_driver_with(&self.inner.context) {
-            // Nothing here can ever know when that use is over: the block is never reused.
-            return shard.with(|state| state.arena.at_mut(key.name.index()).hold_count += 1);
-        }
-        shard.with(|state| {
-            let record = state.arena.at_mut(key.name.index());
-            if record.home == order.slot() {
-                // The home may be a stream that has ended, and this the next one in its slot: its
-                // position is then the one that the free has to ask for.
-                self.inner.meet(order);
-                if record.home == state.slot && state.stream_id != order.id() {
-                    self.inner.adopt(state, order);
-                }
-                return;
-            }
-            let uses = record.uses_mut(&mut state.spare);
-            // Not by slot: two streams, one after the other, may have had one.
-            let known = uses.iter().position(|used| used.order.is_same(order));
-            let place = known.unwrap_or_else(|| {
-                // A stream that is kept has been met before.
-                let kept = state.spare.take(order);
-                uses.push(UseRecord::new(kept.unwrap_or_else(|| {
-                    self.inner.meet(order);
-                    order.clone()
-                })));
-                uses.len() - 1
-            });
-            if let Some(used) = uses.get_mut(place) {
-                change(used);
-            }
-        });
+        shard.with_uses(|state| self.inner.note_use(state, key.name.index(), order, change));
     }
 
     pub(crate) fn tell_use(&self, order: &StreamOrder, kind: UseKind, place: Place) {
@@ -322,11 +299,6 @@ impl Block {
         if let Some(shard) = self.inner.shards.get(key.owner) {
             shard.with(|state| change(state.arena.at_mut(key.name.index())));
         }
-    }
-
-    #[inline]
-    fn release(&mut self, place: Option<Place>) -> Result<(), FreeError> {
-        self.key.take().map_or(Ok(()), |key| self.inner.free(key, self.address, place))
     }
 }
 
@@ -349,18 +321,12 @@ pub(crate) fn check_takes_work(stream: &Stream) -> Result<(), streams::Error> {
     if stream.order().is_retired() { Err(gone()) } else { Ok(()) }
 }
 
-/// Of two exact uses on one stream the later one covers the earlier.
-pub(crate) fn sharpen(used: &mut UseRecord, point: Point) {
-    let later = used.point.is_none_or(|known| known.mark < point.mark);
-    if later {
-        used.point = Some(point);
-    }
-}
-
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        if self.release(None).is_err() {
+        if let Some(key) = self.key
+            && self.inner.free(key, self.address, None).is_err()
+        {
             self.inner.count_drop_error();
         }
     }

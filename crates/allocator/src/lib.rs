@@ -57,6 +57,7 @@ mod depth;
 mod free_list;
 mod limbo;
 mod recent;
+mod regulars;
 mod shard;
 mod table;
 
@@ -73,6 +74,7 @@ mod reuse;
 mod stranded;
 mod trim;
 mod users;
+mod uses;
 mod view;
 mod wait;
 

@@ -17,6 +17,7 @@ use loom::model::Builder;
 use loom::thread;
 use streams::{Context, Driver, Stream, StreamOptions};
 
+use crate::device_bytes::uncounted;
 use crate::lock::loom_tests::leave_open;
 use crate::{Allocator, Block, Config, FreeError, PlainSource};
 
@@ -170,6 +171,33 @@ fn a_use_ends_while_its_block_is_wanted() {
         let y = stage.take(&home, BLOCK);
         stage.give_back(y);
         thread.join().unwrap();
+        stage.end(2);
+    });
+}
+
+/// Two threads say of one block that a stream each uses it: neither use is lost.
+#[test]
+fn two_threads_record_a_use_each() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let [home, here, there] = [0, 1, 2].map(|_| stage.stream());
+        let x = Arc::new(stage.take(&home, BLOCK));
+        for (part, user) in (0..).zip([&here, &there]) {
+            user.wait_stream(&home).unwrap();
+            user.fill_bytes(&uncounted(&x), part, 1, 1).unwrap();
+        }
+        let (other, user) = (Arc::clone(&x), there.clone());
+        let thread = spawn(move || other.record_stream(&user));
+        x.record_stream(&here);
+        thread.join().unwrap();
+        let x = Arc::try_unwrap(x).unwrap();
+        let address = x.address();
+        stage.give_back(x);
+        here.synchronize().unwrap();
+        let y = stage.take(&home, BLOCK);
+        assert_ne!(y.address(), address, "one use was lost");
+        there.synchronize().unwrap();
+        stage.give_back(y);
         stage.end(2);
     });
 }

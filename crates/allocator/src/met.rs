@@ -30,6 +30,7 @@ impl Inner {
         }
         state.order = order.clone();
         state.stream_id = order.id();
+        state.regulars.forget_known();
         self.meet(order);
         true
     }

@@ -206,16 +206,19 @@ impl ShardState {
         // A new generation: every handle of the block is stale from here on.
         record.generation = record.generation.wrapping_add(1);
         record.freed_at = self.freed_count;
-        let is_own = record.home == self.slot;
-        if is_own && record.is_home_only() {
-            self.shelve(key.name.index(), size);
+        let block = key.name.index();
+        let is_over = record.home == self.slot
+            && if record.is_home_only() {
+                record.regulars.is_empty()
+                    || self.regulars.end(&mut record.regulars, &self.order, self.view)
+            } else {
+                self.end_uses(block)
+            };
+        if is_over {
+            self.shelve(block, size);
             return Plan::Done;
         }
-        if is_own && self.end_uses(key.name.index()) {
-            self.shelve(key.name.index(), size);
-            return Plan::Done;
-        }
-        self.arena.at_mut(key.name.index()).set_state(State::Reserved);
+        self.arena.at_mut(block).set_state(State::Reserved);
         Plan::Fence(key)
     }
 
@@ -265,6 +268,7 @@ impl ShardState {
     /// Home and uses of a block whose free is under way.
     fn take_uses(&mut self, block: BlockIndex) -> (StreamSlot, Uses) {
         let ignored = self.is_sabotaged(Sabotage::IgnoreUses);
+        self.list_uses(block);
         let record = self.arena.at_mut(block);
         let uses = record.take_uses();
         (record.home, if ignored { Uses::new() } else { uses })

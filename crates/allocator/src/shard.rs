@@ -20,6 +20,7 @@ use crate::free_list::FreeList;
 use crate::limbo::Limbo;
 use crate::lock::Lock;
 use crate::recent::Recent;
+use crate::regulars::Regulars;
 use crate::source::{Piece, PoolKind, Region};
 use crate::stats::{ShardCounters, SharedCounters, Stats};
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -76,6 +77,7 @@ pub(crate) struct ShardState {
     pub(crate) segments: Vec<Option<Segment>>,
     pub(crate) limbo: Limbo,
     pub(crate) recent: Recent,
+    pub(crate) regulars: Regulars,
     pub(crate) spare: Spare,
     pub(crate) freed_count: u64,
     /// Bytes in blocks of this shard that are handed out.
@@ -108,6 +110,7 @@ impl ShardState {
             segments: Vec::new(),
             limbo: Limbo::default(),
             recent: Recent::default(),
+            regulars: Regulars::default(),
             spare: Spare::default(),
             freed_count: 0,
             allocated: 0,
@@ -262,6 +265,12 @@ impl Shard {
             self.allocated_hint.store(state.allocated, Ordering::Relaxed);
             outcome
         })
+    }
+
+    /// The same for work that changes nothing that is free or handed out: no copies are made.
+    #[inline]
+    pub(crate) fn with_uses<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
+        self.state.with(work)
     }
 
     /// How many bytes were free when the lock was last let go.

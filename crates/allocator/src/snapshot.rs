@@ -171,13 +171,14 @@ impl ShardState {
                 .map(|block| self.arena.at(*block))
                 .map(|record| {
                     let stranded = self.stranded_by(record, askers).map(|(cause, _)| cause);
-                    shown_block(record, stranded)
+                    BlockSnapshot { used_by: self.used_by(record), ..shown_block(record, stranded) }
                 })
                 .collect(),
         })
     }
 }
 
+/// What the record alone says of a block.
 fn shown_block(record: &BlockRecord, stranded: Option<StrandedCause>) -> BlockSnapshot {
     let state = BlockState::of(record.state);
     let allocated = state == BlockState::Allocated;
@@ -190,7 +191,7 @@ fn shown_block(record: &BlockRecord, stranded: Option<StrandedCause>) -> BlockSn
         hold_count: record.hold_count,
         waits_for: if state.is_free() { requirements(record).collect() } else { Vec::new() },
         stranded,
-        used_by: record.used_by().collect(),
+        used_by: Vec::new(),
     }
 }
 

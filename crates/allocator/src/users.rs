@@ -34,6 +34,7 @@ impl Block {
         let inner = self.inner();
         let Some(shard) = inner.shards.get(key.owner) else { return Vec::new() };
         let (home, uses) = shard.with(|state| {
+            state.list_uses(key.name.index());
             let record = state.arena.at(key.name.index());
             (record.home, record.copy_uses())
         });

@@ -1,0 +1,164 @@
+//! What is noted when a program says that a stream uses a block.
+
+use std::panic::Location;
+
+use streams::observe::Place;
+use streams::order::Point;
+use streams::{Stream, StreamOrder};
+
+use crate::allocator::{Allocator, Inner};
+use crate::block::{BlockIndex, BlockName, State, UseRecord};
+use crate::error::FreeError;
+use crate::handle::RawBlock;
+use crate::observe::{UseKind, What};
+use crate::shard::{Shard, ShardState};
+
+impl Allocator {
+    /// As [`crate::Block::record_stream`], for a block that is kept as numbers: `stream` uses it,
+    /// and it will not be reused before everything queued there at the time of the free is done.
+    /// One lock of the shard the block lies in; no driver call.
+    ///
+    /// # Errors
+    /// The raw parts name no such block of this allocator: it was taken back or freed before, or
+    /// belongs to another one. Nothing is noted then.
+    #[inline]
+    #[track_caller]
+    pub fn record_stream_raw(&self, raw: RawBlock, stream: &Stream) -> Result<(), FreeError> {
+        if raw.is_empty() {
+            return Ok(());
+        }
+        let (slot, name) = raw.names(self.inner.identity())?;
+        let address = raw.address;
+        let is_there = |state: &ShardState| state.has_raw(name, address);
+        let named = Named { block: name.index(), address, place: Location::caller() };
+        let shard = self.inner.shards.at(slot);
+        let is_noted = shard
+            .is_some_and(|shard| self.inner.note_whole(shard, named, stream.order(), is_there));
+        if is_noted { Ok(()) } else { Err(FreeError::NotAllocated { address }) }
+    }
+}
+
+/// A block that a use is said of, and where the program says it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named {
+    pub(crate) block: BlockIndex,
+    pub(crate) address: u64,
+    pub(crate) place: Place,
+}
+
+impl ShardState {
+    /// Whether this names a block that is handed out as numbers.
+    #[inline]
+    pub(crate) fn has_raw(&self, name: BlockName, address: u64) -> bool {
+        self.arena.get(name.index()).is_some_and(|record| {
+            record.generation == name.generation()
+                && record.state == State::Allocated
+                && record.address == address
+                && record.is_raw
+        })
+    }
+}
+
+impl Inner {
+    /// Notes that `order` uses a block until its free, as a whole, and tells whoever watches; no
+    /// if `is_there` says that there is no such block.
+    #[inline]
+    pub(crate) fn note_whole(
+        &self,
+        shard: &Shard,
+        named: Named,
+        order: &StreamOrder,
+        is_there: impl Fn(&ShardState) -> bool,
+    ) -> bool {
+        let noted = shard.with_uses(|state| {
+            if is_there(state) { Some(state.note_regular(named.block, order)) } else { None }
+        });
+        match noted {
+            Some(true) => true,
+            Some(false) => self.note_whole_otherwise(shard, named, order, is_there),
+            None => false,
+        }
+    }
+
+    /// The same where one bit of the block's record does not say it. Nor does it where somebody
+    /// watches: a watched allocator has no regulars, so that only this way has to tell.
+    #[cold]
+    fn note_whole_otherwise(
+        &self,
+        shard: &Shard,
+        named: Named,
+        order: &StreamOrder,
+        is_there: impl Fn(&ShardState) -> bool,
+    ) -> bool {
+        let Named { block, address, place } = named;
+        let may_be_regular = !self.watch.is_on() && order.shares_driver_with(&self.context);
+        if may_be_regular {
+            self.meet(order);
+        }
+        let mut leaving = None;
+        let is_noted = shard.with_uses(|state| {
+            if !is_there(state) {
+                return false;
+            }
+            if !(may_be_regular && state.admit_regular(block, order, &mut leaving)) {
+                self.note_use(state, block, order, |used| used.whole_stream = true);
+            }
+            true
+        });
+        drop(leaving);
+        if is_noted {
+            let (stream, kind) = (order.id(), UseKind::WholeStream);
+            self.tell(Some(place), || What::Used { address, stream, kind });
+        }
+        is_noted
+    }
+
+    /// Changes what is noted of the use of an allocated block by one stream.
+    pub(crate) fn note_use(
+        &self,
+        state: &mut ShardState,
+        block: BlockIndex,
+        order: &StreamOrder,
+        change: impl FnOnce(&mut UseRecord),
+    ) {
+        let record = state.arena.at_mut(block);
+        if !order.shares_driver_with(&self.context) {
+            // Nothing here can ever know when that use is over: the block is never reused.
+            record.hold_count += 1;
+            return;
+        }
+        if record.home == order.slot() {
+            // The home may be a stream that has ended, and this the next one in its slot: its
+            // position is then the one that the free has to ask for.
+            self.meet(order);
+            if record.home == state.slot && state.stream_id != order.id() {
+                self.adopt(state, order);
+            }
+            return;
+        }
+        state.list_uses(block);
+        let uses = state.arena.at_mut(block).uses_mut(&mut state.spare);
+        // Not by slot: two streams, one after the other, may have had one.
+        let known = uses.iter().position(|used| used.order.is_same(order));
+        let place = known.unwrap_or_else(|| {
+            // A stream that is kept has been met before.
+            let kept = state.spare.take(order);
+            uses.push(UseRecord::new(kept.unwrap_or_else(|| {
+                self.meet(order);
+                order.clone()
+            })));
+            uses.len() - 1
+        });
+        if let Some(used) = uses.get_mut(place) {
+            change(used);
+        }
+    }
+}
+
+/// Of two exact uses on one stream the later one covers the earlier.
+pub(crate) fn sharpen(used: &mut UseRecord, point: Point) {
+    let later = used.point.is_none_or(|known| known.mark < point.mark);
+    if later {
+        used.point = Some(point);
+    }
+}

@@ -8,6 +8,7 @@ use crate::stream_trace::{FormatError, MAGIC, Recording};
 
 /// What a file held.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a program holds one or two of these")]
 pub enum AnyTrace {
     /// A PyTorch memory snapshot.
     Snapshot(Snapshot),

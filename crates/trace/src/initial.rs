@@ -45,7 +45,8 @@ pub(crate) fn rebuild(trace: &DeviceTrace<'_>) -> Vec<InitialBlock> {
             | Action::SegmentUnmap
             | Action::Snapshot
             | Action::OutOfMemory
-            | Action::Annotate => {}
+            | Action::Annotate
+            | Action::Other(_) => {}
         }
     }
     let mut blocks: Vec<_> = blocks.into_values().collect();

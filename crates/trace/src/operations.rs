@@ -99,7 +99,7 @@ impl Operations {
 
 /// Entries between a free and its completion that do not count as coming between.
 const fn is_operation(entry: &Entry) -> bool {
-    !matches!(entry.action, Action::Snapshot | Action::Annotate)
+    !matches!(entry.action, Action::Snapshot | Action::Annotate | Action::Other(_))
 }
 
 /// Whether completions were left out of the recording: none is there and nothing is pending.
@@ -162,7 +162,8 @@ impl Builder {
             | Action::SegmentMap
             | Action::SegmentUnmap
             | Action::Snapshot
-            | Action::Annotate => {}
+            | Action::Annotate
+            | Action::Other(_) => {}
         }
         false
     }

@@ -59,6 +59,8 @@ pub struct ActionCounts {
     pub out_of_memory: usize,
     /// `annotate`.
     pub annotate: usize,
+    /// Actions that this reader does not know.
+    pub other: usize,
 }
 
 /// The most of each kind at any one time.
@@ -154,7 +156,8 @@ impl Reserved {
                 | Action::FreeCompleted
                 | Action::Snapshot
                 | Action::OutOfMemory
-                | Action::Annotate => None,
+                | Action::Annotate
+                | Action::Other(_) => None,
             })
         };
         let last: i128 = trace.segments().map(|segment| i128::from(segment.total_bytes)).sum();
@@ -187,6 +190,7 @@ fn count(trace: &DeviceTrace<'_>) -> ActionCounts {
             Action::Snapshot => &mut counts.snapshot,
             Action::OutOfMemory => &mut counts.out_of_memory,
             Action::Annotate => &mut counts.annotate,
+            Action::Other(_) => &mut counts.other,
         } += 1;
     }
     counts

@@ -134,7 +134,7 @@ fn gaps(snapshot: &DeviceTrace<'_>) -> Vec<Gap> {
                     gaps.push(Gap { to_us: entry.time_us, completed: true, ..gap });
                 }
             }
-            Action::Snapshot | Action::Annotate => {}
+            Action::Snapshot | Action::Annotate | Action::Other(_) => {}
             Action::Alloc
             | Action::Free
             | Action::SegmentAlloc

@@ -193,7 +193,7 @@ pub enum ReadError {
     },
     /// No device has a single trace entry.
     #[error(
-        "holds no history: every list in `device_traces` is empty\n\
+        "no trace recorded: `device_traces` is empty, for all devices\n\
          call torch.cuda.memory._record_memory_history() before the work to record"
     )]
     NoHistory,
@@ -206,7 +206,7 @@ pub enum ReadError {
         device_count: usize,
     },
     /// The chosen device has no trace entry, others have.
-    #[error("holds no history of device {device}; device {other} has one")]
+    #[error("no trace recorded of device {device}; device {other} has one")]
     NoHistoryOnDevice {
         /// The chosen device.
         device: usize,

@@ -4,13 +4,18 @@
 //! content and undoes it, `window` serves the bytes in order, `machine` runs the allowed pickle
 //! opcodes over the flat `heap`, and `extract` turns the result into a [`Snapshot`].
 
+mod budget;
+mod entry;
 mod error;
 mod extract;
 mod heap;
 mod input;
+mod lists;
 mod machine;
 mod opcode;
+mod raw_entry;
 mod snapshot;
+mod stacks;
 mod window;
 mod word;
 
@@ -18,12 +23,14 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+pub use entry::{Action, Entry};
 pub use error::{Place, ReadError};
 pub(crate) use input::Input;
 pub use snapshot::{
-    Action, AllocatorSettings, Block, BlockState, DeviceTrace, Entry, Segment, SegmentKind,
-    Snapshot, StreamHandle,
+    AllocatorSettings, Annotation, Block, BlockState, DeviceTrace, HostSegment, Segment,
+    SegmentKind, Snapshot, Stage, StreamHandle,
 };
+pub use stacks::{Frame, StackId, Stacks, TextId, Texts};
 
 /// Told how far reading has come: bytes of the file read, and bytes it has (0 if not known).
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -2,24 +2,40 @@
 
 use std::fmt;
 
+#[cfg(doc)]
+use super::entry::Action;
+use super::entry::Entry;
 use super::error::ReadError;
-use super::word::Word;
+use super::stacks::{StackId, Stacks, TextId, Texts};
 use crate::initial::{self, InitialBlock};
 use crate::{Operations, Summary};
 
 /// What a file holds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The segments that were held when the snapshot was taken, of all devices, as listed.
     pub segments: Vec<Segment>,
     /// The trace of each device; empty where nothing was recorded.
     pub device_traces: Vec<Vec<Entry>>,
+    /// Whether each device's trace lost its beginning because its ring was full, as far as the
+    /// file says.
+    pub device_overflows: Vec<Option<bool>>,
+    /// Pinned host memory that was held; recent versions of PyTorch list it.
+    pub host_segments: Vec<HostSegment>,
+    /// What was recorded of pinned host memory.
+    pub host_traces: Vec<Vec<Entry>>,
+    /// When parts of the program began and ended, by time.
+    pub annotations: Vec<Annotation>,
     /// The allocator's settings, where the file has them.
     pub allocator_settings: Option<AllocatorSettings>,
-    /// Trace entries with an action that this reader does not know. They are not in
-    /// `device_traces`.
-    pub unknown_action_count: usize,
+    /// The call stacks that segments, blocks and entries name.
+    pub stacks: Stacks,
+    /// The texts that entries and annotations name.
+    pub texts: Texts,
+    /// Actions that this reader does not know, by the number in [`Action::Other`], and how many
+    /// entries have each, in the traces of devices and of the host.
+    pub unknown_actions: Vec<(String, usize)>,
 }
 
 /// A stream as PyTorch names it: the raw handle, 0 for the default stream.
@@ -50,6 +66,8 @@ pub struct Segment {
     pub pool_id: (u64, u64),
     /// Whether it is a mapped range of an expandable segment.
     pub is_expandable: bool,
+    /// Where in the program it was taken, if that was recorded.
+    pub stack: Option<StackId>,
     /// Its blocks by address.
     pub blocks: Vec<Block>,
 }
@@ -77,6 +95,52 @@ pub struct Block {
     pub requested_bytes: u64,
     /// Whether it is in use.
     pub state: BlockState,
+    /// Where in the program it was allocated, if that was recorded.
+    pub stack: Option<StackId>,
+}
+
+/// A range of pinned host memory. No version of PyTorch documents these keys: what is not found
+/// is 0 or absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostSegment {
+    /// Its first byte (`address`).
+    pub address: u64,
+    /// Its length (`total_size` or `size`).
+    pub bytes: u64,
+    /// How much of it is in use (`allocated_size`).
+    pub allocated_bytes: Option<u64>,
+    /// How much of it is in use or waits for streams (`active_size`).
+    pub active_bytes: Option<u64>,
+    /// The pool it belongs to (`segment_pool_id` or `pool_id`).
+    pub pool: Option<(u64, u64)>,
+    /// Where in the program it was taken (`frames`).
+    pub stack: Option<StackId>,
+}
+
+/// A part of the program that began or ended (`external_annotations`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Annotation {
+    /// Which of the two.
+    pub stage: Stage,
+    /// The part's name; empty where the file does not say.
+    pub name: TextId,
+    /// The device it was noted for, where the file says.
+    pub device: Option<usize>,
+    /// When, in microseconds of Unix time; 0 where the file does not say.
+    pub time_us: i64,
+}
+
+/// Whether an annotation begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// `START`.
+    Start,
+    /// `END`.
+    End,
+    /// Something else, or nothing.
+    Other,
 }
 
 /// Whether a block is in use.
@@ -88,87 +152,6 @@ pub enum BlockState {
     PendingFree,
     /// Free.
     Inactive,
-}
-
-/// One line of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Entry {
-    /// What happened.
-    pub action: Action,
-    /// Where; for [`Action::OutOfMemory`] the bytes that the device had free.
-    pub address: u64,
-    /// How many bytes: as requested for blocks, as held for segments.
-    pub bytes: u64,
-    /// On which stream.
-    pub stream: StreamHandle,
-    /// When, in microseconds of Unix time; 0 where the file does not say.
-    pub time_us: i64,
-}
-
-/// What a trace entry records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// A block was handed out.
-    Alloc,
-    /// A block was freed and was available at once.
-    Free,
-    /// A block was freed; it is available after its [`Action::FreeCompleted`].
-    FreeRequested,
-    /// No stream uses a freed block any more.
-    FreeCompleted,
-    /// A segment was taken from the driver.
-    SegmentAlloc,
-    /// A segment was given back.
-    SegmentFree,
-    /// A part of an expandable segment was mapped.
-    SegmentMap,
-    /// A part of an expandable segment was unmapped.
-    SegmentUnmap,
-    /// A snapshot was taken.
-    Snapshot,
-    /// A request failed for lack of memory.
-    OutOfMemory,
-    /// A note was made.
-    Annotate,
-}
-
-impl Action {
-    /// The action that a file spells this way.
-    pub(super) const fn of(word: Word) -> Option<Self> {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "all other words are no actions")]
-        Some(match word {
-            Word::Alloc => Self::Alloc,
-            Word::Free => Self::Free,
-            Word::FreeRequested => Self::FreeRequested,
-            Word::FreeCompleted => Self::FreeCompleted,
-            Word::SegmentAlloc => Self::SegmentAlloc,
-            Word::SegmentFree => Self::SegmentFree,
-            Word::SegmentMap => Self::SegmentMap,
-            Word::SegmentUnmap => Self::SegmentUnmap,
-            Word::Snapshot => Self::Snapshot,
-            Word::Oom => Self::OutOfMemory,
-            Word::Annotate => Self::Annotate,
-            _ => return None,
-        })
-    }
-
-    /// Whether the entry is about a range of memory and so needs an address.
-    pub(super) const fn has_address(self) -> bool {
-        !matches!(self, Self::Snapshot | Self::OutOfMemory | Self::Annotate)
-    }
-
-    /// Whether nothing can be made of the entry without its size.
-    pub(super) const fn needs_size(self) -> bool {
-        matches!(
-            self,
-            Self::Alloc
-                | Self::SegmentAlloc
-                | Self::SegmentFree
-                | Self::SegmentMap
-                | Self::SegmentUnmap
-        )
-    }
 }
 
 /// The settings that the allocator ran with, as far as the file has them.

@@ -4,7 +4,7 @@
 macro_rules! words {
     ($($name:ident $text:literal)*) => {
         /// One of the texts that snapshots repeat.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(super) enum Word { $($name),* }
 
         impl Word {
@@ -68,4 +68,22 @@ words! {
     GarbageCollectionThreshold b"garbage_collection_threshold"
     ExpandableSegments b"expandable_segments"
     RoundupPower2Divisions b"roundup_power2_divisions"
+    CompileContext b"compile_context"
+    UserMetadata b"user_metadata"
+    PoolId b"pool_id"
+    Frames b"frames"
+    Filename b"filename"
+    Line b"line"
+    Name b"name"
+    History b"history"
+    RealSize b"real_size"
+    ExternalAnnotations b"external_annotations"
+    Stage b"stage"
+    Start b"START"
+    End b"END"
+    HostSegments b"host_segments"
+    HostTraces b"host_traces"
+    AllocatedSize b"allocated_size"
+    ActiveSize b"active_size"
+    Overflowed b"trace_alloc_overflowed"
 }

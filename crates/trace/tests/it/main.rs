@@ -7,6 +7,7 @@
 )]
 
 mod compression;
+mod contents;
 mod hostile;
 mod operations;
 mod pickle;

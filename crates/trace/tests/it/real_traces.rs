@@ -50,7 +50,7 @@ const PLAIN: Known = Known {
 #[track_caller]
 fn check(known: &Known) -> (Snapshot, Operations, Summary) {
     let snapshot = load(known.name);
-    assert_eq!(snapshot.unknown_action_count, 0);
+    assert_eq!(snapshot.unknown_actions, []);
     let trace = snapshot.trace(None).unwrap();
     let operations = trace.operations();
     let summary = trace.summary(&operations);

@@ -1,0 +1,137 @@
+//! What a snapshot has besides segments and traces: host memory, annotations, settings, flags.
+//! None of it is needed, so whatever makes no sense is passed over.
+
+use super::Extractor;
+use super::judge::{ADDRESS_MAX, DEVICE_MAX, SIZE_BYTES_MAX};
+use crate::pytorch::error::ReadError;
+use crate::pytorch::heap::Value;
+use crate::pytorch::raw_entry::RawText;
+use crate::pytorch::snapshot::{AllocatorSettings, Annotation, HostSegment, Stage};
+use crate::pytorch::word::Word;
+
+impl Extractor {
+    pub(super) fn host_segments(&mut self, value: Value) -> Result<Vec<HostSegment>, ReadError> {
+        let mut segments = Vec::new();
+        for position in 0..self.items_if_any(value)? {
+            if let Value::Dict(dict) = self.item(value, position) {
+                let segment = self.host_segment(dict)?;
+                self.heap.budget.push(&mut segments, segment)?;
+            }
+        }
+        Ok(segments)
+    }
+
+    fn host_segment(&mut self, dict: u32) -> Result<HostSegment, ReadError> {
+        self.visit(self.pairs(dict).len())?;
+        let mut segment = HostSegment {
+            address: 0,
+            bytes: 0,
+            allocated_bytes: None,
+            active_bytes: None,
+            pool: None,
+            stack: None,
+        };
+        let mut frames = None;
+        for &(key, value) in self.pairs(dict) {
+            let Value::Word(key) = key else { continue };
+            let bytes = plausible(value, SIZE_BYTES_MAX);
+            match key {
+                Word::Address | Word::Addr => {
+                    segment.address = plausible(value, ADDRESS_MAX).unwrap_or(0);
+                }
+                Word::TotalSize | Word::Size => segment.bytes = bytes.unwrap_or(0),
+                Word::AllocatedSize => segment.allocated_bytes = bytes,
+                Word::ActiveSize => segment.active_bytes = bytes,
+                Word::SegmentPoolId | Word::PoolId => {
+                    let Value::Tuple(tuple) = value else { continue };
+                    segment.pool = self.pool(tuple);
+                }
+                Word::Frames => frames = Some(value),
+                _ => {}
+            }
+        }
+        segment.stack = frames.and_then(|frames| self.stack(frames));
+        Ok(segment)
+    }
+
+    pub(super) fn annotations(&mut self, value: Value) -> Result<Vec<Annotation>, ReadError> {
+        let mut annotations = Vec::new();
+        for position in 0..self.items_if_any(value)? {
+            let Value::Dict(dict) = self.item(value, position) else { continue };
+            self.visit(self.pairs(dict).len())?;
+            if let Some(annotation) = self.annotation(dict) {
+                self.heap.budget.push(&mut annotations, annotation)?;
+            }
+        }
+        Ok(annotations)
+    }
+
+    fn annotation(&mut self, dict: u32) -> Option<Annotation> {
+        let stage = match self.last(dict, Word::Stage) {
+            Some(Value::Word(Word::Start)) => Stage::Start,
+            Some(Value::Word(Word::End)) => Stage::End,
+            _ => Stage::Other,
+        };
+        let name = self.last(dict, Word::Name).map_or(RawText::Missing, RawText::of);
+        let device = self.last(dict, Word::Device).and_then(|value| plausible(value, DEVICE_MAX));
+        let time_us = match self.last(dict, Word::TimeUs) {
+            Some(Value::Int(time_us)) => time_us,
+            _ => 0,
+        };
+        let name = self.words.name(name, &self.heap)?;
+        let device = device.and_then(|device| usize::try_from(device).ok());
+        Some(Annotation { stage, name, device, time_us })
+    }
+
+    /// A truth value for each device.
+    pub(super) fn flags(&mut self, value: Value) -> Result<Vec<Option<bool>>, ReadError> {
+        let mut flags = Vec::new();
+        for position in 0..self.items_if_any(value)? {
+            let flag = match self.item(value, position) {
+                Value::Bool(flag) => Some(flag),
+                _ => None,
+            };
+            self.heap.budget.push(&mut flags, flag)?;
+        }
+        Ok(flags)
+    }
+
+    pub(super) fn settings(&self, dict: u32) -> AllocatorSettings {
+        let mut settings = AllocatorSettings::default();
+        for &(key, value) in self.pairs(dict) {
+            match (key, value) {
+                (Value::Word(Word::Configuration), value) => {
+                    settings.configuration = self.text(value);
+                }
+                (Value::Word(Word::MaxSplitSize), Value::Int(bytes)) => {
+                    settings.max_split_bytes = u64::try_from(bytes).ok();
+                }
+                (Value::Word(Word::GarbageCollectionThreshold), Value::Float(threshold)) => {
+                    settings.garbage_collection_threshold = Some(threshold);
+                }
+                (Value::Word(Word::ExpandableSegments), Value::Bool(expandable)) => {
+                    settings.expandable_segments = Some(expandable);
+                }
+                (Value::Word(Word::RoundupPower2Divisions), Value::Dict(divisions)) => {
+                    settings.roundup_power2_divisions = self.divisions(divisions);
+                }
+                _ => {}
+            }
+        }
+        settings
+    }
+
+    fn divisions(&self, dict: u32) -> Vec<(u64, u64)> {
+        let division = |&(key, value): &(Value, Value)| {
+            let Value::Int(divisions) = value else { return None };
+            Some((self.text(key)?.parse().ok()?, u64::try_from(divisions).ok()?))
+        };
+        self.pairs(dict).iter().filter_map(division).collect()
+    }
+}
+
+/// A number that is not negative and not beyond belief.
+fn plausible(value: Value, limit: u64) -> Option<u64> {
+    let Value::Int(value) = value else { return None };
+    u64::try_from(value).ok().filter(|value| *value <= limit)
+}

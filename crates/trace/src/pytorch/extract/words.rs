@@ -1,0 +1,143 @@
+//! Texts, call stacks and the names of unknown actions, each numbered once.
+
+use std::collections::HashMap;
+
+use crate::pytorch::entry::Action;
+use crate::pytorch::heap::{Dict, Heap, Value};
+use crate::pytorch::lists::Items;
+use crate::pytorch::raw_entry::RawText;
+use crate::pytorch::snapshot::Snapshot;
+use crate::pytorch::stacks::{StackId, StacksBuilder, TextId, TextsBuilder};
+use crate::pytorch::word::Word;
+
+/// How many unknown actions are told apart.
+const UNKNOWN_ACTIONS_MAX: usize = 1000;
+/// The name for all that are more.
+const MORE_ACTIONS: &str = "(others)";
+/// The most frames of a stack that are kept, the innermost ones.
+const FRAMES_MAX: usize = 10_000;
+
+/// What a snapshot says in words, while it is collected.
+#[derive(Default)]
+pub(super) struct Words {
+    texts: TextsBuilder,
+    stacks: StacksBuilder,
+    /// The stack of each shared list of the heap, by its number, once it was asked for.
+    stack_of_run: Vec<Option<Option<StackId>>>,
+    /// The stack of other lists.
+    stack_of_list: HashMap<u32, Option<StackId>>,
+    frame_of_dict: HashMap<u32, Option<u32>>,
+    unknown_actions: Vec<(String, usize)>,
+    unknown_numbers: HashMap<String, u16>,
+}
+
+impl Words {
+    /// The stack whose frames the list numbered `list` holds.
+    pub(super) fn stack(&mut self, list: u32, heap: &Heap) -> Option<StackId> {
+        match heap.list(list) {
+            Items::Run { run, dicts } => {
+                let position = usize::try_from(run).ok()?;
+                if let Some(Some(known)) = self.stack_of_run.get(position) {
+                    return *known;
+                }
+                let stack = self.add_stack(dicts.iter().copied(), heap);
+                if self.stack_of_run.len() <= position {
+                    self.stack_of_run.resize(heap.run_count(), None);
+                }
+                if let Some(slot) = self.stack_of_run.get_mut(position) {
+                    *slot = Some(stack);
+                }
+                stack
+            }
+            Items::Values([]) => None,
+            Items::Values(values) => {
+                if let Some(known) = self.stack_of_list.get(&list) {
+                    return *known;
+                }
+                let dicts = values.iter().filter_map(|value| value.dict());
+                let stack = self.add_stack(dicts, heap);
+                self.stack_of_list.insert(list, stack);
+                stack
+            }
+        }
+    }
+
+    fn add_stack(&mut self, dicts: impl Iterator<Item = u32>, heap: &Heap) -> Option<StackId> {
+        let frames: Vec<u32> =
+            dicts.take(FRAMES_MAX).filter_map(|dict| self.frame(dict, heap)).collect();
+        self.stacks.add_stack(&frames)
+    }
+
+    fn frame(&mut self, dict: u32, heap: &Heap) -> Option<u32> {
+        if let Some(known) = self.frame_of_dict.get(&dict) {
+            return *known;
+        }
+        let (mut file, mut name, mut line) = (RawText::Missing, RawText::Missing, 0);
+        if let Dict::Pairs(pairs) = heap.dict(dict) {
+            for &(key, value) in heap.pairs(pairs) {
+                match (key, value) {
+                    (Value::Word(Word::Filename), value) => file = RawText::of(value),
+                    (Value::Word(Word::Name), value) => name = RawText::of(value),
+                    (Value::Word(Word::Line), Value::Int(value)) => {
+                        line = u32::try_from(value).unwrap_or(0);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let text = |text| String::from_utf8_lossy(bytes(text, heap));
+        let frame = self.stacks.add_frame(&text(file), line, &text(name));
+        self.frame_of_dict.insert(dict, frame);
+        frame
+    }
+
+    /// A text of an entry; nothing comes of an empty one and of PyTorch's "N/A".
+    pub(super) fn text(&mut self, text: RawText, heap: &Heap) -> Option<TextId> {
+        match text {
+            RawText::Missing | RawText::Word(Word::Nothing | Word::NotApplicable) => None,
+            _ => self.texts.add(&String::from_utf8_lossy(bytes(text, heap))),
+        }
+    }
+
+    /// A text that must be there; an empty one if it is not.
+    pub(super) fn name(&mut self, text: RawText, heap: &Heap) -> Option<TextId> {
+        self.texts.add(&String::from_utf8_lossy(bytes(text, heap)))
+    }
+
+    /// Counts an action that is not known.
+    pub(super) fn unknown_action(&mut self, name: RawText, heap: &Heap) -> Action {
+        let mut name = String::from_utf8_lossy(bytes(name, heap));
+        let is_full = UNKNOWN_ACTIONS_MAX <= self.unknown_actions.len();
+        if is_full && !self.unknown_numbers.contains_key(name.as_ref()) {
+            name = MORE_ACTIONS.into();
+        }
+        let number = match self.unknown_numbers.get(name.as_ref()) {
+            Some(number) => *number,
+            None => {
+                let number = self.unknown_actions.len();
+                let number = u16::try_from(number).expect("the number of names is limited");
+                self.unknown_actions.push((name.clone().into_owned(), 0));
+                self.unknown_numbers.insert(name.into_owned(), number);
+                number
+            }
+        };
+        if let Some((_, count)) = self.unknown_actions.get_mut(usize::from(number)) {
+            *count += 1;
+        }
+        Action::Other(number)
+    }
+
+    pub(super) fn build_into(self, snapshot: &mut Snapshot) {
+        snapshot.texts = self.texts.build();
+        snapshot.stacks = self.stacks.build();
+        snapshot.unknown_actions = self.unknown_actions;
+    }
+}
+
+fn bytes(text: RawText, heap: &Heap) -> &[u8] {
+    match text {
+        RawText::Missing => b"",
+        RawText::Word(word) => word.text(),
+        RawText::Text(text) => heap.text(text),
+    }
+}

@@ -22,10 +22,17 @@ pub(crate) struct Options {
     /// No program is begun after so many seconds.
     #[arg(long)]
     seconds_max: Option<u64>,
+    /// How many host threads each program has; else its seed says, and most have one.
+    #[arg(long)]
+    threads: Option<u32>,
+    /// A program that goes on for so many seconds hangs, and has failed; the default is 60.
+    #[arg(long)]
+    hang_after: Option<u64>,
     /// A file for the counts, as JSON.
     #[arg(long)]
     summary: Option<PathBuf>,
-    /// Takes a check out of the product: `swallowed-waits`, or the name of a sabotage.
+    /// Takes a check out of the product: `swallowed-waits`, `hangs`, `deaf-checker`, or the
+    /// name of a sabotage.
     #[arg(long)]
     broken: Option<String>,
     /// Prints the program of the first seed, and runs nothing.
@@ -50,6 +57,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if let Some(seconds) = options.seconds_max {
         command = command.arg("--seconds-max").arg(seconds.to_string());
+    }
+    if let Some(threads) = options.threads {
+        command = command.arg("--threads").arg(threads.to_string());
+    }
+    if let Some(seconds) = options.hang_after {
+        command = command.arg("--hang-after").arg(seconds.to_string());
     }
     if let Some(summary) = &options.summary {
         command = command.arg("--summary").arg(std::path::absolute(summary)?);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::draw::Wishes;
 use crate::outcome::{Feature, Outcome};
 use crate::program::{Broken, Program};
 use crate::workers::{Learned, run_all};
@@ -31,6 +32,8 @@ pub struct Campaign {
     pub seeds: Range<u64>,
     /// How many threads run programs.
     pub jobs: NonZeroUsize,
+    /// How many host threads each program has; else the seed says, and most have one.
+    pub threads: Option<usize>,
     /// What is taken out of the product.
     pub broken: Option<Broken>,
     /// No program is begun after this time.
@@ -77,6 +80,9 @@ pub struct Summary {
     pub comparisons: u64,
     /// The fewest streams that a program had at one time.
     pub streams_min: usize,
+    /// Whether programs of one kind were asked for: then nobody asks what share reaches what.
+    #[serde(skip)]
+    is_selected: bool,
     /// How many programs performed so many operations.
     #[serde(skip)]
     performed_by_programs: BTreeMap<u64, u64>,
@@ -91,7 +97,7 @@ impl Campaign {
     #[must_use]
     pub fn run(&self, tell: impl Fn(u64)) -> Summary {
         let begin = Instant::now();
-        let mut sum = Summary::default();
+        let mut sum = Summary { is_selected: self.threads.is_some(), ..Summary::default() };
         run_all(self, |learned| {
             match learned {
                 Learned::Ended(seed, outcome) => sum.add(seed, &outcome),
@@ -117,7 +123,8 @@ impl Campaign {
     /// The program of one seed.
     #[must_use]
     pub fn program(&self, seed: u64) -> Program {
-        let mut program = Program::draw(seed);
+        let wishes = Wishes { threads: self.threads, ..Wishes::default() };
+        let mut program = Program::draw_with(seed, &wishes);
         program.setup.broken = self.broken;
         program
     }
@@ -190,7 +197,7 @@ impl Summary {
         if self.programs == 0 {
             all.push(String::from("no program ran"));
         }
-        if self.programs < SHARES_FROM_PROGRAMS {
+        if self.is_selected || self.programs < SHARES_FROM_PROGRAMS {
             return all;
         }
         for (feature, count) in &self.reached {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use allocator::Sabotage;
 use clap::Parser;
-use random_programs::{Broken, Campaign, HUNG, Program, Summary, run, shrink};
+use random_programs::{Broken, Campaign, HUNG, Summary, run, shrink};
 
 /// How often it is told how far the programs came.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -35,6 +35,9 @@ struct Arguments {
     /// No program is begun after so many seconds.
     #[arg(long, default_value_t = 86_400)]
     seconds_max: u64,
+    /// How many host threads each program has; else its seed says, and most have one.
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
     /// A program that goes on for so many seconds hangs: it is left behind, and has failed.
     #[arg(long, default_value_t = 60)]
     hang_after: u64,
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
     let campaign = Campaign {
         seeds: arguments.seeds.clone(),
         jobs: arguments.jobs.unwrap_or(processors),
+        threads: arguments.threads.map(NonZeroUsize::get),
         broken: arguments.broken,
         time_max: Duration::from_secs(arguments.seconds_max),
         hang_after: Duration::from_secs(arguments.hang_after),
@@ -94,7 +98,11 @@ fn main() -> ExitCode {
         eprintln!("error: {}: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    if campaign.broken.is_some() { verdict_of_broken(&summary) } else { verdict(&summary) }
+    if campaign.broken.is_some() {
+        verdict_of_broken(&summary)
+    } else {
+        verdict(&campaign, &summary)
+    }
 }
 
 fn run_and_tell(campaign: &Campaign) -> Summary {
@@ -144,23 +152,25 @@ fn write_summary(path: &PathBuf, summary: &Summary) -> std::io::Result<()> {
     std::fs::write(path, serde_json::to_string_pretty(summary)?)
 }
 
-fn verdict(summary: &Summary) -> ExitCode {
+fn verdict(campaign: &Campaign, summary: &Summary) -> ExitCode {
     for failure in &summary.failures {
         println!("seed {}: {}", failure.seed, failure.text);
     }
     if let Some(first) = summary.failures.first() {
-        let seed = first.seed;
-        println!("repeat it with: cargo xtask sim --seeds {seed}..{}", seed + 1);
+        let (seed, program) = (first.seed, campaign.program(first.seed));
+        let threads = campaign.threads.map(|threads| format!(" --threads {threads}"));
+        let threads = threads.unwrap_or_default();
+        println!("repeat it with: cargo xtask sim --seeds {seed}..{}{threads}", seed + 1);
         if first.kind == HUNG {
-            println!("{}", Program::draw(seed));
+            println!("{program}");
             return ExitCode::FAILURE;
         }
-        match shrink(&Program::draw(seed), first.kind) {
+        match shrink(&program, first.kind) {
             Some((program, finding)) => {
                 println!("the shortest program found, of {} steps:", program.steps.len());
                 println!("{program}{finding}");
             }
-            None => println!("run again, it does not fail: {:?}", run(&Program::draw(seed))),
+            None => println!("run again, it does not fail: {:?}", run(&program)),
         }
     }
     let shortcomings = summary.shortcomings();

@@ -11,7 +11,7 @@ use crate::graph::Grave;
 use crate::observe::Reached;
 use crate::order::Registry;
 use crate::stream::{PerThreadStream, Stream, StreamOptions};
-use crate::stream_core::{StreamHandle, StreamKind, StreamTraits};
+use crate::stream_core::{StreamCore, StreamHandle, StreamKind, StreamTraits};
 use crate::sync::{
     Arc, AtomicBool, AtomicUsize, Mutex, Ordering, ThreadId, Weak, current_thread, lock,
 };
@@ -39,6 +39,8 @@ pub(crate) struct ContextCore {
     /// Captures that were begun through us and have not ended.
     pub(crate) captures: AtomicUsize,
     synchronous: AtomicBool,
+    /// The streams that an observer was told of, and not of their end; none without an observer.
+    told: Mutex<HashMap<u64, Weak<StreamCore>>>,
     /// Fences of streams that are gone, so that their slots can be used again.
     orphans: Mutex<Vec<Fence>>,
     /// What destroyed graphs still hold.
@@ -67,6 +69,7 @@ impl ContextCore {
             streams: Mutex::default(),
             captures: AtomicUsize::new(0),
             synchronous: AtomicBool::new(false),
+            told: Mutex::default(),
             orphans: Mutex::default(),
             graves: Mutex::default(),
         }
@@ -164,13 +167,26 @@ impl ContextCore {
         living
     }
 
-    /// How far each living stream is, those of other threads too.
+    /// An observer is about to be told of a stream.
+    pub(crate) fn add_told(&self, stream: &Arc<StreamCore>) {
+        lock(&self.told).insert(stream.traits().id, Arc::downgrade(stream));
+    }
+
+    /// An observer was told that a stream is retired.
+    pub(crate) fn remove_told(&self, stream: &StreamCore) {
+        let mut told = lock(&self.told);
+        let id = stream.traits().id;
+        // One that was borrowed may have been borrowed again.
+        if told.get(&id).is_some_and(|known| std::ptr::eq(known.as_ptr(), stream)) {
+            told.remove(&id);
+        }
+    }
+
+    /// How far each stream is of which an observer does not know that it is retired: those of
+    /// other threads too, and those that are being retired and no longer found among the living.
     pub(crate) fn reached_streams(&self) -> Vec<Reached> {
-        let streams = lock(&self.streams);
-        let all = streams.by_id.values().chain(streams.per_thread.values());
-        let living: Vec<_> = all.chain([&streams.legacy]).filter_map(Weak::upgrade).collect();
-        drop(streams);
-        living.iter().map(|handle| handle.core().reached()).collect()
+        let told: Vec<_> = lock(&self.told).values().filter_map(Weak::upgrade).collect();
+        told.iter().map(|core| core.reached()).collect()
     }
 }
 

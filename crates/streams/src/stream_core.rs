@@ -121,6 +121,9 @@ impl StreamHandle {
         let handle = Arc::new(Self { core, raw, users: AtomicU32::new(0) });
         let set = handle.core.handle.set(Arc::downgrade(&handle));
         debug_assert!(set.is_ok(), "a core has one handle");
+        if handle.core.watch().is_on() {
+            context.add_told(&handle.core);
+        }
         handle.core.tell_opened(Location::caller());
         handle.core.start_clock(&handle.raw, Location::caller());
         Ok(handle)
@@ -148,6 +151,9 @@ impl StreamHandle {
         let mark = self.core.slot().retire();
         self.leave_fence(mark);
         self.core.tell_retired();
+        if self.core.watch().is_on() {
+            self.core.context.remove_told(&self.core);
+        }
         self.core.last.publish(mark);
         self.core.registry.close(self.core.me);
     }

@@ -16,6 +16,7 @@ fn programs_are_clean_and_come_through_everything() {
     let campaign = Campaign {
         seeds: SEEDS,
         jobs: NonZeroUsize::new(2).expect("two is not zero"),
+        threads: None,
         broken: None,
         time_max: Duration::from_secs(600),
         hang_after: Duration::from_secs(120),
@@ -38,6 +39,7 @@ fn a_program_that_hangs_is_left_behind_and_named() {
     let campaign = Campaign {
         seeds: 0..3,
         jobs: NonZeroUsize::new(3).expect("three is not zero"),
+        threads: None,
         broken: Some(Broken::Hangs),
         time_max: Duration::from_secs(600),
         hang_after: Duration::from_secs(3),

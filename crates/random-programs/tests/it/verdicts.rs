@@ -40,6 +40,24 @@ fn s2_both_find_each_sabotage_in_the_same_step() {
     }
 }
 
+/// Where threads take turns, what the simulator finds in the whole of a run, the checker finds too.
+#[test]
+fn s2_both_find_a_sabotage_in_programs_of_several_threads() {
+    let wishes = Wishes { checked: Some(true), threads: Some(2), ..Wishes::default() };
+    for sabotage in [Sabotage::IgnoreUses, Sabotage::IgnoreFreePoint] {
+        let found = (0..SEEDS_MAX).find(|seed| {
+            let mut program = Program::draw_with(*seed, &wishes);
+            program.setup.broken = Some(Broken::Allocator(sabotage));
+            let outcome = run(&program);
+            let findings = &outcome.findings;
+            assert_ne!(outcome.verdict, Some(Verdict::Differ), "seed {seed}: {findings:#?}");
+            outcome.verdict == Some(Verdict::BothFound)
+        });
+        println!("{sabotage:?} in two threads: found by both in seed {found:?}");
+        assert!(found.is_some(), "{sabotage:?} was not found in two threads");
+    }
+}
+
 /// A program in which a block of `A` was written there, and given back if the mistake is about the
 /// next one, and then the mistake.
 fn program_with(mistake: Mistake, mended: Mended) -> Program {

@@ -1,9 +1,10 @@
 //! What an observer is told, in which order, and that it is told before anything is known of it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cuda_sim::{DeviceProfile, Machine, Schedule};
-use streams::observe::{FanOut, Happening, Observer, Operation, WaitedFor, What};
+use streams::observe::{FanOut, Happening, Observer, Operation, Scope, WaitedFor, What};
 use streams::{CaptureMode, Driver, Point, StreamOptions, StreamOrder};
 
 use crate::rig::{BYTES, Rig};
@@ -265,4 +266,56 @@ fn who_wants_times_is_told_when_each_operation_ended() {
     assert_eq!((ordinals(&one), ordinals(&other)), (vec![1, 2], vec![1, 3]));
     assert!(0 < one[0].1 && one[0].1 < one[1].1, "{told:?}");
     assert!(one[1].1 < other[1].1, "what was waited for ended before: {told:?}");
+}
+
+/// The streams that it was told of, and not of their end.
+#[derive(Default)]
+struct Open {
+    streams: Mutex<BTreeSet<u64>>,
+    /// The streams that a synchronization of the context did not name.
+    missed: Mutex<Vec<u64>>,
+    synchronizations: Mutex<u64>,
+}
+
+impl Observer for Open {
+    fn observe(&self, happening: &Happening<'_>) {
+        let mut open = self.streams.lock().unwrap();
+        if let What::StreamOpened { stream, .. } = happening.what {
+            open.insert(stream);
+        }
+        if let What::StreamRetired { stream } = happening.what {
+            open.remove(&stream);
+        }
+        if let What::Passed { scope: Scope::Context { .. }, reached, .. } = happening.what {
+            let is_named = |stream: &u64| reached.iter().any(|named| named.stream == *stream);
+            let missed = open.iter().filter(|stream| !is_named(stream));
+            self.missed.lock().unwrap().extend(missed);
+            *self.synchronizations.lock().unwrap() += 1;
+        }
+    }
+}
+
+/// Was: a stream that another thread was about to retire was neither named as reached nor told as
+/// retired, so whoever watches did not know of its work that it was done, and the library did.
+#[test]
+fn a_synchronization_names_a_stream_that_is_being_retired() {
+    for seed in 0..200 {
+        let schedule = Schedule::Seeded(seed);
+        let machine = Machine::builder().device(DeviceProfile::h200()).schedule(schedule).build();
+        let open = Arc::new(Open::default());
+        let observer = Arc::<Open>::clone(&open);
+        let driver = Driver::from_table_observed(machine.table(), observer).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let rig = Rig { context, driver, machine };
+        let block = rig.block();
+        let stream = rig.stream();
+        let _filled = stream.fill_bytes(&block.span, 0, 64, 1).unwrap();
+        rig.machine.run_threads(vec![
+            Box::new(move || drop(stream)),
+            Box::new(|| rig.context.synchronize().unwrap()),
+        ]);
+        assert_eq!(*open.synchronizations.lock().unwrap(), 1);
+        let missed = std::mem::take(&mut *open.missed.lock().unwrap());
+        assert!(missed.is_empty(), "seed {seed}: {missed:?}");
+    }
 }

@@ -8,6 +8,8 @@
 //! the stretch may have pending blocks that a wait for costs nothing: what one of them lacks is
 //! added to it.
 
+use streams::order::Frontier;
+
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, Link, State};
 use crate::error::AllocError;
@@ -17,7 +19,6 @@ use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::{PoolKind, Region, SourceError};
 use crate::sync::{Arc, Ordering};
 use crate::wait::Terms;
-use streams::order::Frontier;
 
 /// A reserved stretch of one segment, and what must be committed for it.
 #[derive(Debug)]
@@ -46,7 +47,8 @@ pub(crate) enum GrowthError {
 }
 
 impl Inner {
-    /// Serves a request with new memory.
+    /// Serves a request with new memory; with what a wait for costs nothing beside it, if that can
+    /// be had.
     pub(crate) fn serve_by_growth(
         &self,
         shard: &Shard,

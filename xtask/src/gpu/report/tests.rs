@@ -15,9 +15,11 @@ const PATTERN_LINES: &str = "\
 pattern: pattern=three_streams strategy=unsynchronized ns=100000000 ns_min=100000000 \
 ns_max=100000000 active_peak_bytes=1048576000 reserved_peak_bytes=1048576000 waits=0
 pattern: pattern=three_streams strategy=record_stream ns=101000000 ns_min=100000000 \
-ns_max=103000000 active_peak_bytes=125829120 reserved_peak_bytes=125829120 waits=390
+ns_max=103000000 active_peak_bytes=125829120 active_peak_median_bytes=110100480 \
+reserved_peak_bytes=125829120 waits=390 wait_depth=6
 pattern: pattern=three_streams strategy=hand_tuned ns=100000000 ns_min=100000000 \
-ns_max=100000000 active_peak_bytes=104857600 reserved_peak_bytes=104857600 waits=0
+ns_max=100000000 active_peak_bytes=104857600 active_peak_median_bytes=104857600 \
+reserved_peak_bytes=104857600 waits=0
 pattern: pattern=three_streams strategy=bound_0_mib ns=120000000 ns_min=120000000 \
 ns_max=120000000 active_peak_bytes=52428800 reserved_peak_bytes=52428800 waits=0
 pattern: pattern=three_streams strategy=bound_64_mib ns=100000000 ns_min=100000000 \
@@ -117,8 +119,9 @@ fn the_page_holds_every_result() {
         "| reuse |",
         "### three_streams",
         "after 6.00 s\n10 programs in 6.0 s\n0 failed\n```",
-        "| record_stream | 101.0 | 100.0 to 103.0 | 1.010 | 120.00 MiB | 1.20 |",
-        "| torch_2.11: record_stream | 99.0 | 98.0 to 100.0 | 0.990 | 800.00 MiB | 8.00 |",
+        "| record_stream | 101.0 | 100.0 to 103.0 | 1.010 | 120.00 MiB | 1.20 | 105.00 MiB | 1.05 | \
+         120.00 MiB | 6 | 390 |",
+        "| torch_2.11: record_stream | 99.0 | 98.0 to 100.0 | 0.990 | 800.00 MiB | 8.00 | - | - |",
         "Default: 1.010 times the best of all bounds, and 1.09 times the memory of the smallest",
         "![three_streams: time against memory](benchmarks-three_streams.svg)",
         "| three_streams | deterministic | 20 | 200 | 1 |",

@@ -21,6 +21,8 @@ pub(crate) struct Piece {
     pub(crate) owner: Option<Block>,
     /// What else keeps it: graphs.
     pub(crate) graphs: usize,
+    /// Whether a graph ever used it: one that is gone may keep it until its replays are done.
+    pub(crate) was_captured: bool,
     pub(crate) word: Option<u32>,
     /// Who wrote it last; the home, by being handed it.
     pub(crate) writer: StreamOrder,
@@ -41,6 +43,7 @@ impl Piece {
             recorded: Vec::new(),
             owner: Some(block),
             graphs: 0,
+            was_captured: false,
             word: None,
             writer: home.order().clone(),
             readers: Vec::new(),

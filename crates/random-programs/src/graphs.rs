@@ -69,6 +69,7 @@ impl World<'_> {
             Some((_, last)) => *last = word,
             None => {
                 piece.graphs += 1;
+                piece.was_captured = true;
                 words.push((name, word));
             }
         }

@@ -38,9 +38,9 @@ impl World<'_> {
         Some(())
     }
 
-    /// A block that nothing but its handle keeps.
+    /// A block that nothing but its handle keeps, and that is nobody's once that is gone.
     fn free_to_go(&self, name: BlockName) -> Option<&Piece> {
-        self.pieces.get(&name).filter(|piece| piece.owner.is_some() && piece.graphs == 0)
+        self.pieces.get(&name).filter(|piece| piece.owner.is_some() && !piece.was_captured)
     }
 
     /// What the simulator says of the home's next operation when the block is given back: that is

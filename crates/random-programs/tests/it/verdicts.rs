@@ -3,8 +3,8 @@
 
 use allocator::Sabotage;
 use random_programs::{
-    Answer, BlockName, Broken, Join, Mended, Mistake, Operation, Program, Step, StreamName, Told,
-    Verdict, Way, Wishes, run, shrink,
+    Answer, BlockName, Broken, CaptureStep, GraphName, Join, Mended, Mistake, Operation, Program,
+    Step, StreamName, Told, Verdict, Way, Wishes, run, shrink,
 };
 
 /// In so many seeds each sabotage must be found often enough.
@@ -120,4 +120,24 @@ fn a_checker_that_misses_a_mistake_is_found_out() {
     let (shortest, finding) = shrink(&program, kind).expect("it fails again");
     println!("{shortest}{finding}");
     assert!(shortest.steps.len() <= 6, "{} steps are left", shortest.steps.len());
+}
+
+/// Was: a use after the free of a block that a dropped graph still kept for its replay was called a
+/// mistake, which it is not: the memory was nobody else's yet.
+#[test]
+fn memory_that_a_dropped_graph_may_keep_is_no_mistake() {
+    let mut program = program_with(Mistake::AfterFree { block: OLD, user: B }, Mended::No);
+    let mistake = program.steps.pop().expect("the mistake is the last step");
+    let inside = vec![CaptureStep::Touch(OLD)];
+    let graph = GraphName(0);
+    let before = [
+        Operation::Capture(graph, A, inside),
+        Operation::Replay(graph, A, Join::Event),
+        Operation::DropGraph(graph),
+    ];
+    let steps = before.map(|operation| Step { thread: 0, operation });
+    program.steps.extend(steps.into_iter().chain([mistake]));
+    let outcome = run(&program);
+    assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
+    assert_eq!(outcome.mistakes, [], "it is not made");
 }

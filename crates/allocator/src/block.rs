@@ -132,7 +132,9 @@ impl UseRecord {
     /// The point that must pass, read at the free.
     pub(crate) fn point_at_free(&self) -> Option<Point> {
         if self.whole_stream || 0 < self.open_count {
-            return Some(self.order.position());
+            let now = self.order.settled_position();
+            // What was the home once may have been given a later point.
+            return Some(self.point.filter(|point| now.mark < point.mark).unwrap_or(now));
         }
         self.point
     }

@@ -236,8 +236,8 @@ impl Inner {
         };
         let held_up = fences.iter().flatten().filter(|fence| {
             let waited = match throttle {
-                Throttle::Host => fence.synchronize(),
-                Throttle::Device => wanted.owner.wait_fence(fence),
+                Throttle::Host => self.view.synchronize(fence),
+                Throttle::Device => self.view.wait_fence(&wanted.owner, fence),
             };
             waited.is_ok()
         });
@@ -253,7 +253,7 @@ impl Inner {
         let order = self.order_of(point.stream)?;
         let exact = self.exact_fence(&order, point);
         match throttle {
-            Throttle::Host => exact.or_else(|| order.fence_covering(point)),
+            Throttle::Host => exact.or_else(|| self.view.fence_covering(&order, point)),
             Throttle::Device => exact,
         }
     }

@@ -29,9 +29,9 @@ pub enum Policy {
     /// costs: a block is reused for another stream, and memory given back, only after order or a
     /// host synchronization shows it to be unused, not when the device merely is done with it.
     ///
-    /// Not promised where an allocator or a pool of another policy works on the same streams (what
-    /// that one waits for depends on the device, and is known to all from then on), nor where
-    /// driver calls of this one fail.
+    /// It holds beside allocators and pools of other policies on the same streams, too: what they
+    /// do because of an answer is done apart ([`streams::StreamOrder::apart`]). Not where both run
+    /// out of memory under one limit, or on a device that is full.
     Deterministic,
     /// Asks the device and grows, as PyTorch does: never waits on the device, and never hands a
     /// block to another stream.
@@ -217,10 +217,13 @@ pub enum Sabotage {
     MergeKeepsOneFrontier,
     /// Memory is given back as soon as it is free for its stream, complete or not.
     ReleaseIncomplete,
+    /// What a policy does because of the device's answers is done for everybody. Nothing is
+    /// reused too early for it, but `deterministic` beside it does not repeat itself.
+    ActOpenly,
 }
 
 impl Sabotage {
-    /// All of them.
+    /// All that let memory be reused too early.
     pub const ALL: [Self; 6] = [
         Self::IgnoreUses,
         Self::IgnoreFreePoint,

@@ -141,7 +141,7 @@ impl Block {
     /// driver call.
     #[track_caller]
     pub fn record_use(&self, stream: &Stream) -> Use {
-        let point = stream.order().position();
+        let point = stream.order().settled_position();
         self.with_use(stream.order(), |used| sharpen(used, point));
         self.tell_use(stream.order(), UseKind::UntilNow, Location::caller());
         Use { order: stream.order().clone(), point }
@@ -211,10 +211,11 @@ impl Block {
         }
         let known = self.inner.order_of(home);
         let old = known.ok_or(AllocError::ForeignStream { stream_id: order.id() })?;
-        let point = old.position();
+        let point = self.inner.view.home_position(&old);
         // What the device was seen to have done is no reason to leave out a wait that later
         // decisions rest on (R9).
-        if !self.inner.view.knows(order, point) {
+        let is_settled = order.knows_settled(old.settled_position());
+        if !is_settled || !self.inner.view.knows(order, point) {
             wait_for(stream, &old, point)?;
         }
         shard.with(|state| state.arena.at_mut(key.name.index()).home = order.slot());
@@ -374,7 +375,7 @@ impl OpenUse<'_> {
     /// Says that the work has been submitted: the use ends with what is queued there now.
     #[track_caller]
     pub fn sharpen(self) -> Use {
-        let point = self.order.position();
+        let point = self.order.settled_position();
         self.block.with_use(&self.order, |used| {
             used.open_count = used.open_count.saturating_sub(1);
             sharpen(used, point);

@@ -166,7 +166,7 @@ impl Inner {
             if order.is_known_gated() && !self.view.is_complete(&order, *point) {
                 continue;
             }
-            waited |= order.synchronize_point(*point).is_ok();
+            waited |= self.view.synchronize_point(&order, *point).is_ok();
         }
         waited
     }

@@ -38,7 +38,7 @@ impl Inner {
         let limit = config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max));
         let bound = Config::pending_bound(Bytes(total)).0;
         let counters = Arc::new(SharedCounters::new());
-        let view = View::of(config.policy, &context);
+        let view = View::of(&config, &context);
         let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
         let made = Self {
             context,

@@ -148,7 +148,8 @@ impl Pace {
         ends: SmallVec<[Fence; 2]>,
         remapped: u64,
     ) {
-        let handed = |end: &Fence| order.fence_exactly(end.frontier().point_on(order.slot())?);
+        let handed =
+            |end: &Fence| order.apart().fence_exactly(end.frontier().point_on(order.slot())?);
         let mut learned = self.streams.lock();
         let slot = order.slot();
         if !learned.by_slot.contains_key(&slot) && STREAMS_MAX <= learned.by_slot.len() {

@@ -81,7 +81,7 @@ impl Inner {
         for point in self.all_pending() {
             if let Some(order) = self.order_of(point.stream) {
                 // What cannot be waited for stays pending, and is not given back.
-                let _still_pending = order.synchronize_point(point);
+                let _still_pending = self.view.synchronize_point(&order, point);
             }
         }
         for (_, shard) in self.shards.iter() {

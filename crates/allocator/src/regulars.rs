@@ -66,7 +66,7 @@ impl Regular {
     /// `order`, the stream of the shard.
     #[inline]
     fn is_known(&mut self, order: &StreamOrder, view: View) -> bool {
-        let point = self.order.position();
+        let point = self.order.settled_position();
         if self.known_mark < point.mark {
             if !view.knows(order, point) {
                 return false;

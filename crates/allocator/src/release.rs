@@ -132,7 +132,7 @@ impl Inner {
         let Some(shard) = self.shards.get(key.owner) else { return Ok(()) };
         let (home, uses) = shard.with(|state| state.take_uses(key.name.index()));
         let home_order = self.order_of(home);
-        let home_point = home_order.as_ref().map(StreamOrder::position);
+        let home_point = home_order.as_ref().map(|order| self.view.home_position(order));
         let mut frontier = Frontier::default();
         let mut ends = SmallVec::new();
         let mut failure = None;
@@ -163,11 +163,11 @@ impl Inner {
     /// Makes sure the device can be asked about `point`, where that is possible: gives a fence
     /// that covers it, and nothing that is queued later than now.
     fn fence(&self, order: &StreamOrder, point: Point) -> Result<Option<Fence>, streams::Error> {
-        let kept = order.fence_exactly(point);
+        let kept = self.view.fence_exactly(order, point);
         if kept.is_some() || order.is_retired() || order.is_capturing() {
             return Ok(kept);
         }
-        match order.fence_now() {
+        match self.view.fence_now(order) {
             // The block waits until that thread, or the end of the capture, makes a fence (O9). On
             // a context that has failed it waits for ever, and the free has succeeded (L4).
             Err(
@@ -225,8 +225,9 @@ impl ShardState {
     /// Puts a block that only its own stream, which is the shard's, has to do with on a shelf.
     #[inline]
     fn shelve(&mut self, block: BlockIndex, size: u64) {
+        let home_mark = self.view.home_position(&self.order).mark;
         let record = self.arena.at_mut(block);
-        record.home_mark = self.order.position().mark;
+        record.home_mark = home_mark;
         record.set_state(State::Recent);
         // Else it serves requests of a kind that its pool is not for: not asked for again.
         let fits_pool = record.kind == PoolKind::of(size);

@@ -5,6 +5,7 @@ use streams::{Error, Stream, StreamOrder};
 
 use crate::allocator::Inner;
 use crate::handle::{Block, check_takes_work};
+use crate::view::View;
 
 /// A stream that used a block, and how far it must come.
 type User = (StreamOrder, Point);
@@ -38,7 +39,8 @@ impl Block {
             let record = state.arena.at(key.name.index());
             (record.home, record.copy_uses())
         });
-        let home = inner.order_of(home).map(|order| (order.clone(), order.position()));
+        let home =
+            inner.order_of(home).map(|order| (order.clone(), inner.view.home_position(&order)));
         let used = uses.iter().filter_map(|used| Some((used.order.clone(), used.point_at_free()?)));
         // The home last: those that used the block mostly waited for it.
         used.chain(home).collect()
@@ -50,20 +52,35 @@ impl Inner {
     #[track_caller]
     fn order_after(&self, stream: &Stream, (user, point): &User) -> Result<(), Error> {
         let same = user.id() == stream.id();
+        if !same && user.is_gated() && self.context.keeps_answers() {
+            // The stream will count as gated, and that must not depend on answers (R9).
+            return Self::come_after(stream, user, *point, View::Settled);
+        }
         if same || self.view.knows(stream.order(), *point) {
             return Ok(());
         }
-        if let Some(fence) = user.fence_exactly(*point)
+        Self::come_after(stream, user, *point, self.view)
+    }
+
+    /// Makes `stream` wait for one user, as `view` does it.
+    #[track_caller]
+    fn come_after(
+        stream: &Stream,
+        user: &StreamOrder,
+        point: Point,
+        view: View,
+    ) -> Result<(), Error> {
+        if let Some(fence) = view.fence_exactly(user, point)
             && stream.order().may_wait()
         {
-            return stream.order().wait_fence(&fence);
+            return view.wait_fence(stream.order(), &fence);
         }
         match user.stream() {
-            Some(living) => stream.wait_stream(&living),
+            Some(living) => view.wait_stream(stream, &living),
             None => {
                 let gone = Error::StreamGone { stream: user.id() };
-                let fence = user.fence_covering(*point).ok_or(gone)?;
-                stream.order().wait_fence(&fence)
+                let fence = view.fence_covering(user, point).ok_or(gone)?;
+                view.wait_fence(stream.order(), &fence)
             }
         }
     }

@@ -1,9 +1,13 @@
 //! Whose word a policy takes for what is over: the device's answers, or the program's calls alone.
+//!
+//! What a policy that goes by answers records, waits for and synchronizes with depends on answers
+//! too, so it is made apart ([`StreamOrder::apart`]): it orders, but a policy that goes by the calls
+//! alone sees nothing of it (R9). So whatever an allocator does with a stream goes through here.
 
 use streams::order::Point;
-use streams::{Context, StreamOrder};
+use streams::{Context, Error, Fence, Stream, StreamOrder};
 
-use crate::config::Policy;
+use crate::config::{Config, Policy, Sabotage};
 
 /// What counts as known (R9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,14 +16,25 @@ pub(crate) enum View {
     Observed,
     /// What the calls of the program say; of the device only that it was synchronized with.
     Settled,
+    /// As [`View::Observed`], but what is done because of an answer is done for everybody: a check
+    /// that is left out, to show that its absence is caught.
+    ObservedOpenly,
 }
 
 impl View {
-    /// How `policy` sees things. For a policy that does not ask, the context keeps answers apart
+    /// How the policy sees things. For a policy that does not ask, the context keeps answers apart
     /// from now on.
-    pub(crate) fn of(policy: Policy, context: &Context) -> Self {
-        match policy {
-            Policy::Default | Policy::PyTorch => Self::Observed,
+    pub(crate) fn of(config: &Config, context: &Context) -> Self {
+        let is_open = config.sabotage == Some(Sabotage::ActOpenly);
+        match config.policy {
+            Policy::Default | Policy::PyTorch if cfg!(feature = "sabotage") && is_open => {
+                Self::ObservedOpenly
+            }
+            Policy::Default => {
+                context.expect_waits_apart();
+                Self::Observed
+            }
+            Policy::PyTorch => Self::Observed,
             Policy::Deterministic => {
                 context.keep_answers_apart();
                 Self::Settled
@@ -31,7 +46,7 @@ impl View {
     #[inline]
     pub(crate) fn knows(self, order: &StreamOrder, point: Point) -> bool {
         match self {
-            Self::Observed => order.knows(point),
+            Self::Observed | Self::ObservedOpenly => order.knows(point),
             Self::Settled => order.knows_settled(point),
         }
     }
@@ -40,8 +55,80 @@ impl View {
     #[inline]
     pub(crate) fn is_complete(self, order: &StreamOrder, point: Point) -> bool {
         match self {
-            Self::Observed => order.is_complete(point),
+            Self::Observed | Self::ObservedOpenly => order.is_complete(point),
             Self::Settled => order.is_settled(point),
+        }
+    }
+
+    /// The point up to which a home stream must come for a block that is freed now: with the waits
+    /// that the block may have been handed out after. For a use of a block
+    /// [`StreamOrder::settled_position`] is enough, and the same under every policy.
+    #[inline]
+    pub(crate) fn home_position(self, order: &StreamOrder) -> Point {
+        match self {
+            Self::Observed | Self::ObservedOpenly => order.position(),
+            Self::Settled => order.settled_position(),
+        }
+    }
+
+    /// A fence of a stream "now".
+    #[track_caller]
+    pub(crate) fn fence_now(self, order: &StreamOrder) -> Result<Fence, Error> {
+        match self {
+            Self::Observed => order.apart().fence_now(),
+            Self::Settled | Self::ObservedOpenly => order.fence_now(),
+        }
+    }
+
+    /// A kept fence that covers `point` and nothing submitted after it.
+    pub(crate) fn fence_exactly(self, order: &StreamOrder, point: Point) -> Option<Fence> {
+        match self {
+            Self::Observed => order.apart().fence_exactly(point),
+            Self::Settled | Self::ObservedOpenly => order.fence_exactly(point),
+        }
+    }
+
+    /// A kept fence that covers `point`.
+    pub(crate) fn fence_covering(self, order: &StreamOrder, point: Point) -> Option<Fence> {
+        match self {
+            Self::Observed => order.apart().fence_covering(point),
+            Self::Settled | Self::ObservedOpenly => order.fence_covering(point),
+        }
+    }
+
+    /// Makes a stream wait for `fence` on the device.
+    #[track_caller]
+    pub(crate) fn wait_fence(self, order: &StreamOrder, fence: &Fence) -> Result<(), Error> {
+        match self {
+            Self::Observed => order.apart().wait_fence(fence),
+            Self::Settled | Self::ObservedOpenly => order.wait_fence(fence),
+        }
+    }
+
+    /// Makes a stream wait for all of another one on the device, because the program asked for it.
+    #[track_caller]
+    pub(crate) fn wait_stream(self, stream: &Stream, other: &Stream) -> Result<(), Error> {
+        match self {
+            Self::Observed => stream.order().apart().wait_stream(other),
+            Self::Settled | Self::ObservedOpenly => stream.wait_stream(other),
+        }
+    }
+
+    /// Blocks until `fence` has passed.
+    #[track_caller]
+    pub(crate) fn synchronize(self, fence: &Fence) -> Result<(), Error> {
+        match self {
+            Self::Observed => fence.synchronize_apart(),
+            Self::Settled | Self::ObservedOpenly => fence.synchronize(),
+        }
+    }
+
+    /// Blocks until everything up to `point`, a point of the stream, is done.
+    #[track_caller]
+    pub(crate) fn synchronize_point(self, order: &StreamOrder, point: Point) -> Result<(), Error> {
+        match self {
+            Self::Observed => order.apart().synchronize_point(point),
+            Self::Settled | Self::ObservedOpenly => order.synchronize_point(point),
         }
     }
 }

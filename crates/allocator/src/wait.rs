@@ -257,22 +257,23 @@ impl Inner {
             self.pace.note_wait(request.order, fences);
         }
         let skip = self.is_sabotaged(Sabotage::SkipWait);
-        fences.iter().all(|fence| skip || request.order.wait_fence(fence).is_ok())
+        let wait = |fence: &Fence| self.view.wait_fence(request.order, fence).is_ok();
+        fences.iter().all(|fence| skip || wait(fence))
     }
 
     /// A fence that covers `point` and nothing submitted after the free that it belongs to (O6),
     /// recorded now if that is still possible.
     pub(crate) fn exact_fence(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
-        let kept = order.fence_exactly(point);
-        let kept = kept.or_else(|| order.fence_exactly(self.bursts.fenced(point)?));
+        let kept = self.view.fence_exactly(order, point);
+        let kept = kept.or_else(|| self.view.fence_exactly(order, self.bursts.fenced(point)?));
         if kept.is_some() {
             return kept;
         }
         let gone = order.is_retired() || order.is_shared() || !order.may_be_waited_on();
-        if gone || order.position() != point {
+        if gone || self.view.home_position(order) != point {
             return None;
         }
-        order.fence_now().ok().filter(|fence| fence.point().mark == point.mark)
+        self.view.fence_now(order).ok().filter(|fence| fence.point().mark == point.mark)
     }
 }
 

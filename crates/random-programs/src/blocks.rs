@@ -85,8 +85,10 @@ impl World<'_> {
         let Known { stream, handle } = self.known(home)?;
         let memory = self.memory_of(name);
         let look = self.look(memory, &stream, bytes);
-        let (served, struck) = self.with_fault(fault, |_| memory.allocate(&stream, bytes));
+        let (served, struck) =
+            self.with_fault_for(name, fault, |_| memory.allocate(&stream, bytes));
         self.judge_request(look, served.is_ok());
+        self.note_place(name, served.as_ref().ok().map(Block::address));
         let block = match served {
             Ok(block) => block,
             Err(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }) => {
@@ -111,7 +113,7 @@ impl World<'_> {
     pub(crate) fn free(&mut self, name: BlockName, way: Way, fault: Option<Fault>) -> Done {
         let memory = self.memory_of(name);
         let block = self.take_owner(name)?;
-        let (freed, struck) = self.with_fault(fault, |_| match way {
+        let (freed, struck) = self.with_fault_for(name, fault, |_| match way {
             Way::Free => block.free(),
             Way::Drop => {
                 drop(block);

@@ -34,6 +34,9 @@ pub struct Wishes {
     pub schedule: Option<Schedule>,
     /// The policy of the allocator, and of a pool beside it; else the seed says.
     pub policy: Option<Policy>,
+    /// The policies of the allocator, of a pool of it, and of a second allocator on the same
+    /// streams. Then memory has no limit: what one of them takes would be the others' affair.
+    pub mixed: Option<[Policy; 3]>,
     /// Whether driver calls fail now and then; else the seed says.
     pub faults: Option<bool>,
     /// Whether the device may be asked how far it came.
@@ -59,6 +62,7 @@ impl Default for Wishes {
             operations: 270,
             schedule: None,
             policy: None,
+            mixed: None,
             faults: None,
             queries: true,
             retirement: true,

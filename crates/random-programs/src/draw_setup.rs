@@ -23,11 +23,12 @@ pub(crate) fn draw_setup(seed: u64, wishes: &Wishes, chance: &mut Chance) -> Set
     let policies = [Policy::Default, Policy::Default, Policy::Deterministic, Policy::PyTorch];
     let drawn = chance.pick(&policies);
     let (stream_bound, pool, pool_bound) = draw_bounds_and_pool(seed);
-    Setup {
+    let mut setup = Setup {
         stream_bound,
         pool_bound,
-        // One of another policy beside it would be no program of the policy wished for (R9).
+        // One of another policy beside it would be no program of the policy wished for.
         pool: pool.map(|drawn| wishes.policy.unwrap_or(drawn)),
+        beside: None,
         schedule: wishes.schedule.clone().unwrap_or(Schedule::Seeded(seed)),
         policy: wishes.policy.unwrap_or(drawn),
         limit_bytes: chance.pick(&[None, Some(24 << 20), Some(48 << 20)]),
@@ -37,7 +38,12 @@ pub(crate) fn draw_setup(seed: u64, wishes: &Wishes, chance: &mut Chance) -> Set
         looks: chance.once_in(3),
         checked: wishes.checked.unwrap_or(checks(seed).once_in(CHECKED_ONE_IN)),
         broken: None,
+    };
+    if let Some([policy, pool, beside]) = wishes.mixed {
+        setup = Setup { policy, pool: Some(pool), beside: Some(beside), ..setup };
+        setup.limit_bytes = None;
     }
+    setup
 }
 
 /// Bounds on memory in flight, and a private pool beside the allocator's own memory.

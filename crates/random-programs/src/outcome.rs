@@ -192,6 +192,10 @@ pub struct Outcome {
     pub stats: Stats,
     /// Where each request was served.
     pub addresses: Vec<u64>,
+    /// Where the requests of each memory under `deterministic` were served, in a program of mixed
+    /// policies: which memory, the number of the segment there, and the offset in it; `None` for a
+    /// request that failed.
+    pub places: Vec<(usize, Option<(usize, u64)>)>,
     /// How many driver calls were made.
     pub driver_calls: u64,
 }

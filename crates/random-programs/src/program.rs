@@ -46,6 +46,8 @@ pub struct Setup {
     pub pool_bound: Option<Bound>,
     /// Whether every third block is of a private pool, of which policy.
     pub pool: Option<Policy>,
+    /// Whether every third block is of a second allocator on the same streams, of which policy.
+    pub beside: Option<Policy>,
     /// Its source of memory.
     pub memory: Memory,
     /// Whether all streams share one hardware queue.

@@ -3,7 +3,9 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use allocator::{Allocator, Config, PlainSource, Pool, Source, Stats, StrandedCause, VmmSource};
+use allocator::{
+    Allocator, Config, PlainSource, Policy, Pool, Source, Stats, StrandedCause, VmmSource,
+};
 
 use crate::operation::Operation;
 use crate::outcome::{Feature, Finding, Outcome};
@@ -11,7 +13,7 @@ use crate::program::{Broken, Memory, Program, Setup};
 use crate::stand::Stand;
 use crate::verdicts::compare_at_the_end;
 use crate::workers::Progress;
-use crate::world::{Tally, World};
+use crate::world::{Memories, Tally, World};
 
 /// Runs a program, and says what came of it. A program that panics has found something too.
 #[must_use]
@@ -40,9 +42,11 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
     let allocator = allocator(stand, &program.setup);
     let config = allocator.config().clone();
     let pool = program.setup.pool.map(|policy| allocator.create_pool(config.with_policy(policy)));
+    let beside = program.setup.beside.map(|policy| second(stand, &program.setup, policy));
+    let memories = Memories { own: &allocator, pool: pool.as_ref(), beside: beside.as_ref() };
     let is_alone = program.thread_count == 1;
     let mut tally = if is_alone {
-        let mut world = World::new(stand, &allocator, pool.as_ref(), &program.setup, 0, true);
+        let mut world = World::new(stand, memories, &program.setup, 0, true);
         let steps = program.steps.iter().map(|step| &step.operation);
         // What goes wrong is told at once: what comes after it means nothing.
         steps.take_while(|_| stand.is_clean()).for_each(|operation| world.perform(operation));
@@ -51,7 +55,7 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
         world.end();
         world.tally
     } else {
-        run_threads(program, stand, &allocator, pool.as_ref())
+        run_threads(program, stand, memories)
     };
     for piece in stand.take_parcels() {
         stand.dead(piece.range);
@@ -74,7 +78,7 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
             stand.report(Finding::WrongFigure(String::from("a complete pool does not go")));
         }
     }
-    drop(allocator);
+    drop((allocator, beside));
     tally.verdict = compare_at_the_end(stand, &program.setup, is_alone, tally.verdict);
     let mut findings = findings_before_the_end;
     findings.extend(stand.take_findings());
@@ -101,6 +105,7 @@ fn run_steps(program: &Program, stand: &Stand, before: u64) -> Outcome {
         streams: tally.streams,
         stats,
         addresses: tally.addresses,
+        places: tally.places,
         driver_calls,
     }
 }
@@ -163,17 +168,12 @@ fn reached(tally: &mut Tally, setup: &Setup, stats: &Stats, totals: &Totals) {
 }
 
 /// Runs the threads of a program, one at a time, as the machine's schedule says.
-fn run_threads(
-    program: &Program,
-    stand: &Stand,
-    allocator: &Allocator,
-    pool: Option<&Pool>,
-) -> Tally {
+fn run_threads(program: &Program, stand: &Stand, memories: Memories<'_>) -> Tally {
     let mut tallies: Vec<Tally> = Vec::new();
     tallies.resize_with(program.thread_count, Tally::default);
     let bodies = tallies.iter_mut().enumerate().map(|(thread, tally)| {
         let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-            let mut world = World::new(stand, allocator, pool, &program.setup, thread, false);
+            let mut world = World::new(stand, memories, &program.setup, thread, false);
             let own = program.steps.iter().filter(|step| step.thread == thread);
             let operations = own.map(|step| &step.operation);
             operations.for_each(|operation: &Operation| world.perform(operation));
@@ -192,6 +192,7 @@ fn run_threads(
         sum.faults += tally.faults;
         sum.mistakes.extend(tally.mistakes);
         sum.addresses.extend(tally.addresses);
+        sum.places.extend(tally.places);
     }
     sum.reached.add(Feature::Threads);
     for (alone, feature) in [
@@ -202,6 +203,11 @@ fn run_threads(
         sum.reached.add_if(sum.reached.has(alone), feature);
     }
     sum
+}
+
+/// A second allocator on the same streams.
+fn second(stand: &Stand, setup: &Setup, policy: Policy) -> Allocator {
+    allocator(stand, &Setup { policy, ..setup.clone() })
 }
 
 fn allocator(stand: &Stand, setup: &Setup) -> Allocator {

@@ -1,8 +1,8 @@
 //! One thread of a program while it runs: what is there, and which operation does what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use allocator::{Allocator, Pool};
+use allocator::{Allocator, Policy, Pool};
 use cuda_sim::FaultPlan;
 use cuda_sys::CUresult;
 use streams::{Event, Stream};
@@ -27,12 +27,42 @@ pub(crate) struct Known {
     pub(crate) handle: usize,
 }
 
+/// Where a program's memory comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Memories<'stand> {
+    pub(crate) own: &'stand Allocator,
+    /// A private pool for every third block.
+    pub(crate) pool: Option<&'stand Pool>,
+    /// A second allocator, for another third of them.
+    pub(crate) beside: Option<&'stand Allocator>,
+}
+
+impl<'stand> Memories<'stand> {
+    fn at(&self, index: usize) -> Option<&'stand Allocator> {
+        match index {
+            0 => Some(self.own),
+            1 => self.pool.map(Pool::allocator),
+            _ => self.beside,
+        }
+    }
+
+    /// Those whose places are noted, with their numbers.
+    fn noted(&self) -> impl Iterator<Item = (usize, &'stand Allocator)> {
+        let is_mixed = self.beside.is_some();
+        let is_noted =
+            move |memory: &Allocator| is_mixed && memory.config().policy == Policy::Deterministic;
+        let all = (0..3).filter_map(|index| Some((index, self.at(index)?)));
+        all.filter(move |(_, memory)| is_noted(memory))
+    }
+}
+
 /// One thread of a program.
 pub(crate) struct World<'stand> {
     pub(crate) stand: &'stand Stand,
     pub(crate) allocator: &'stand Allocator,
-    /// A private pool for every third block.
-    pool: Option<&'stand Pool>,
+    memories: Memories<'stand>,
+    /// The segments that are there of each memory whose places are noted, by address.
+    segments: BTreeMap<(usize, u64), usize>,
     pub(crate) setup: &'stand Setup,
     pub(crate) thread: usize,
     /// Whether no other thread runs.
@@ -62,7 +92,13 @@ pub(crate) struct Tally {
     pub(crate) verdict: Option<Verdict>,
     pub(crate) mistakes: Vec<(&'static str, Answer)>,
     pub(crate) addresses: Vec<u64>,
+    pub(crate) places: Vec<Place>,
+    /// Segments that were there so far.
+    segments: usize,
 }
+
+/// Which memory, and the number of the segment and the offset there.
+type Place = (usize, Option<(usize, u64)>);
 
 /// What an operation did that found what it names; nothing, if it did not.
 pub(crate) type Done = Option<()>;
@@ -70,8 +106,7 @@ pub(crate) type Done = Option<()>;
 impl<'stand> World<'stand> {
     pub(crate) fn new(
         stand: &'stand Stand,
-        allocator: &'stand Allocator,
-        pool: Option<&'stand Pool>,
+        memories: Memories<'stand>,
         setup: &'stand Setup,
         thread: usize,
         alone: bool,
@@ -79,8 +114,9 @@ impl<'stand> World<'stand> {
         let first_word = u32::try_from(thread).expect("few threads") << 24;
         Self {
             stand,
-            allocator,
-            pool,
+            allocator: memories.own,
+            memories,
+            segments: BTreeMap::new(),
             setup,
             thread,
             alone,
@@ -99,9 +135,44 @@ impl<'stand> World<'stand> {
 
     /// Whose memory a block is of.
     pub(crate) fn memory_of(&self, block: BlockName) -> &'stand Allocator {
-        match self.pool {
-            Some(pool) if block.0.is_multiple_of(3) => pool.allocator(),
-            Some(_) | None => self.allocator,
+        self.memories.at(self.index_of(block)).unwrap_or(self.allocator)
+    }
+
+    fn index_of(&self, block: BlockName) -> usize {
+        let index = if block.0.is_multiple_of(3) { 1 } else { 2 * usize::from(block.0 % 3 == 1) };
+        if self.memories.at(index).is_some() { index } else { 0 }
+    }
+
+    /// Notes where a request was served, if that is to be compared with other runs.
+    pub(crate) fn note_place(&mut self, block: BlockName, address: Option<u64>) {
+        let index = self.index_of(block);
+        if self.memories.noted().all(|(noted, _)| noted != index) {
+            return;
+        }
+        self.number_segments();
+        let place = address.map(|address| {
+            let (&(of, start), &number) =
+                self.segments.range(..=(index, address)).next_back().expect("it is in a segment");
+            assert_eq!(of, index, "it is in a segment of its memory");
+            (number, address - start)
+        });
+        self.tally.places.push((index, place));
+    }
+
+    /// Gives new segments their numbers, and forgets those that are gone.
+    fn number_segments(&mut self) {
+        let memories = self.memories;
+        for (index, memory) in memories.noted() {
+            let there = memory.snapshot().segments.into_iter().map(|segment| segment.address);
+            let there: BTreeSet<u64> = there.collect();
+            self.segments.retain(|(of, address), _| *of != index || there.contains(address));
+            for address in there {
+                let next = &mut self.tally.segments;
+                self.segments.entry((index, address)).or_insert_with(|| {
+                    *next += 1;
+                    *next
+                });
+            }
         }
     }
 
@@ -113,6 +184,7 @@ impl<'stand> World<'stand> {
         }
         let made = self.made.take();
         self.compare_verdicts(made);
+        self.number_segments();
     }
 
     fn attempt(&mut self, operation: &Operation) -> Done {
@@ -245,6 +317,23 @@ impl<'stand> World<'stand> {
             Ok(bytes) => self.tally.reached.add_if(0 < bytes, Feature::Trim),
             Err(error) => assert!(struck, "a trim without a fault failed: {error}"),
         }
+    }
+
+    /// Does a call for a block's memory as [`World::with_fault`] does. In a program of mixed
+    /// policies only those fail that `deterministic` makes, and no call that makes an event: how
+    /// many there are of the others depends on the device.
+    pub(crate) fn with_fault_for<R>(
+        &mut self,
+        block: BlockName,
+        fault: Option<Fault>,
+        call: impl FnOnce(&mut Self) -> R,
+    ) -> (R, bool) {
+        let index = self.index_of(block);
+        let is_noted = self.memories.noted().any(|(noted, _)| noted == index);
+        let is_usual = self.memories.beside.is_none();
+        let is_sure =
+            |fault: &Fault| is_usual || (is_noted && fault.call != FaultCall::EventCreate);
+        self.with_fault(fault.filter(is_sure), call)
     }
 
     /// Does a call of the allocator's, with a driver call that fails inside, if there is one; says

@@ -105,12 +105,21 @@ impl ContextCore {
     /// Asks a bounded number of fences that nobody else asks, and lets go of what is done.
     pub(crate) fn sweep(&self) -> Result<(), Error> {
         drop(self.living_streams());
-        let asked: Vec<Fence> =
-            lock(&self.orphans).iter().take(ORPHANS_ASKED_MAX).cloned().collect();
+        let asked: Vec<Fence> = lock(&self.orphans)
+            .iter()
+            .filter(|fence| !fence.is_known_complete())
+            .take(ORPHANS_ASKED_MAX)
+            .cloned()
+            .collect();
         for fence in asked {
             fence.query()?;
         }
-        lock(&self.orphans).retain(|fence| !fence.is_known_complete());
+        // Where answers are kept apart, when its event can be used again must not depend on them.
+        let (over, open) =
+            std::mem::take(&mut *lock(&self.orphans)).into_iter().partition(Fence::is_settled);
+        lock(&self.orphans).extend::<Vec<Fence>>(open);
+        // Without the lock: their events go back.
+        drop::<Vec<Fence>>(over);
         let fences: Vec<Fence> = lock(&self.graves)
             .iter()
             .filter_map(|grave| grave.first_open_fence().cloned())
@@ -328,20 +337,6 @@ impl Context {
     /// returns, so that a fault that goes away names a missing edge.
     pub fn set_synchronous(&self, synchronous: bool) {
         self.core.synchronous.store(synchronous, Ordering::Relaxed);
-    }
-
-    /// From now on, and for every context of this driver, the answers to questions (`query` on
-    /// events, fences, streams and submissions, and `.await`) settle nothing: which slot a stream
-    /// gets, which waits are made, what stays gated and what
-    /// [`StreamOrder::knows_settled`](crate::StreamOrder::knows_settled) says then depend on the
-    /// calls of the program alone, not on how far the device came (R9). Host synchronization
-    /// settles. What is *known* stays as it is.
-    ///
-    /// Called before the first stream is made, everything is so; there is no way back. It costs a
-    /// wait that would have been left out, and slots of retired streams are used again only after
-    /// a host synchronization, or when all 65,536 are taken.
-    pub fn keep_answers_apart(&self) {
-        self.core.registry().keep_answers_apart();
     }
 
     /// While the result lives, the fences that this context's streams record remember when they

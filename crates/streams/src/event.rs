@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::driver::{DriverEvent, DriverStream, EventKind};
 use crate::error::Error;
 use crate::observe::{By, How, Place, RecordId, Scope, WaitedFor, What};
-use crate::order::{EventVersion, Frontier, Registry, Stamp};
+use crate::order::{EventVersion, Made, Registry, Stamp};
 use crate::stream_core::StreamCore;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 
@@ -234,11 +234,12 @@ impl Event {
             (last, None) => {
                 let on = || self.waited_for(&last, version);
                 let wait = |raw: &DriverStream| raw.wait(&self.inner.raw);
-                let point = core.submit_wait(&entered, &adding, wait, (By::Program, on))?;
+                let point =
+                    core.submit_wait(&entered, &adding, wait, (By::Program, on, Made::ByCalls))?;
                 match last {
                     _ if !self.is_credible(version) => core.slot().gate(point.mark),
                     LastRecord::Stamped(stamp) => {
-                        core.registry().learn_wait(core.me(), &stamp, point.mark);
+                        core.registry().learn_wait(core.me(), &stamp, point.mark, Made::ByCalls);
                     }
                     LastRecord::Never => {}
                     // Nobody knows what is waited for, so it may be the host.
@@ -291,7 +292,9 @@ impl Event {
     /// It was recorded in a capture; or the driver's answer.
     #[track_caller]
     pub fn query(&self) -> Result<bool, Error> {
-        self.ask(How::Query, DriverEvent::query, Registry::learn_answered)
+        self.ask(How::Query, DriverEvent::query, |registry, stamp| {
+            registry.learn_answered(&stamp.frontier);
+        })
     }
 
     /// Blocks until the record that is the last one now has passed.
@@ -315,7 +318,7 @@ impl Event {
         &self,
         how: How,
         call: impl FnOnce(&DriverEvent) -> Result<bool, Error>,
-        learn: impl FnOnce(&Registry, &Frontier),
+        learn: impl FnOnce(&Registry, &Stamp),
     ) -> Result<bool, Error> {
         let place = Some(Location::caller());
         let watch = self.inner.context.driver().watch();
@@ -336,7 +339,7 @@ impl Event {
             && let LastRecord::Stamped(stamp) = last
             && self.is_credible(version)
         {
-            learn(self.inner.context.core().registry(), &stamp.frontier);
+            learn(self.inner.context.core().registry(), &stamp);
         }
         Ok(passed)
     }

@@ -178,7 +178,28 @@ impl Fence {
             self.inner.watch.tell(Some(place), || What::SynchronizationBegun { scope });
             self.event().synchronize()?;
             self.tell_passed(How::Synchronization, place);
-            self.inner.registry.learn_synchronized(self.frontier());
+            self.inner.registry.learn_synchronized(&self.inner.stamp);
+        }
+        Ok(())
+    }
+
+    /// As [`Fence::synchronize`], by somebody whose decision to wait depends on answers: what that
+    /// teaches is known, but settles nothing where answers are kept apart
+    /// ([`Context::keep_answers_apart`](crate::Context::keep_answers_apart)).
+    ///
+    /// # Errors
+    /// As for [`Fence::synchronize`].
+    #[track_caller]
+    pub fn synchronize_apart(&self) -> Result<(), Error> {
+        if !self.inner.registry.keeps_answers() {
+            return self.synchronize();
+        }
+        if !self.is_known_complete() {
+            let (place, scope) = (Location::caller(), Scope::Record(self.record_id()));
+            self.inner.watch.tell(Some(place), || What::SynchronizationBegun { scope });
+            self.event().synchronize()?;
+            self.tell_passed(How::Synchronization, place);
+            self.inner.registry.learn_answered(self.frontier());
         }
         Ok(())
     }

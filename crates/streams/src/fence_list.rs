@@ -16,6 +16,8 @@ const PENDING_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct FenceList {
     fences: Mutex<Fences>,
+    /// Whether what was seen to have passed goes, or what is settled.
+    by_answers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +28,15 @@ struct Fences {
 }
 
 impl FenceList {
+    /// Of fences whose making depended on answers.
+    pub(crate) fn by_answers() -> Self {
+        Self { by_answers: true, ..Self::default() }
+    }
+
+    fn is_over(&self) -> fn(&Fence) -> bool {
+        if self.by_answers { Fence::is_known_complete } else { Fence::is_settled }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Fences> {
         lock(&self.fences)
     }
@@ -37,7 +48,7 @@ impl FenceList {
         let replaced = newest.then(|| fences.last.replace(fence.clone()));
         let at = fences.pending.partition_point(|pending| pending.point() <= fence.point());
         fences.pending.insert(at, fence);
-        let passed = fences.take_passed();
+        let passed = fences.take_passed(self.is_over());
         let thinned = fences.thin();
         drop(fences);
         drop((replaced, passed, thinned));
@@ -72,7 +83,7 @@ impl FenceList {
     /// newest.
     pub(crate) fn pending(&self, ahead: usize) -> Option<Fence> {
         let mut fences = self.lock();
-        let passed = fences.take_passed();
+        let passed = fences.take_passed(self.is_over());
         // Where answers are kept apart, those that were answered stay until they are settled.
         let first = fences.pending.partition_point(Fence::is_known_complete);
         let newest = fences.pending.len().saturating_sub(1);
@@ -91,10 +102,10 @@ impl Fences {
         self.pending.range(first..)
     }
 
-    /// The oldest fences that are settled.
-    fn take_passed(&mut self) -> Vec<Fence> {
+    /// The oldest fences that are over.
+    fn take_passed(&mut self, is_over: fn(&Fence) -> bool) -> Vec<Fence> {
         let mut passed = Vec::new();
-        while self.pending.front().is_some_and(Fence::is_settled) {
+        while self.pending.front().is_some_and(is_over) {
             passed.extend(self.pending.pop_front());
         }
         passed

@@ -45,6 +45,7 @@
 
 #![deny(unsafe_code)]
 
+mod apart;
 mod capture;
 mod context;
 mod copy;
@@ -67,6 +68,7 @@ pub mod observe;
 pub mod order;
 mod stream;
 mod stream_core;
+mod stream_fences;
 mod stream_knowledge;
 mod stream_order;
 mod stream_pool;
@@ -78,6 +80,7 @@ mod timekeeper;
 mod uses;
 mod watch;
 
+pub use apart::Apart;
 pub use context::Context;
 pub use current::CurrentStream;
 pub use device::{Device, Driver, NoBlocking};

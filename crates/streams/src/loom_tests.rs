@@ -6,7 +6,7 @@ use loom::model::Builder;
 use loom::thread;
 
 use crate::capture::{CaptureState, Membership};
-use crate::order::{EventVersion, LastMark, Slot, StreamSlot};
+use crate::order::{EventVersion, LastMark, Made, Slot, StreamSlot};
 use crate::sync::{Arc, Mutex, lock, yield_now};
 
 const ME: StreamSlot = StreamSlot::new(0);
@@ -81,7 +81,7 @@ impl SharedStream {
     fn submit(&self, operation: u32) -> u64 {
         self.slot.start();
         lock(&self.device).push(operation);
-        self.slot.finish(true).unwrap()
+        self.slot.finish(true, Made::ByCalls).unwrap()
     }
 }
 
@@ -122,7 +122,7 @@ fn o6_no_position_is_past_the_last_one_of_a_retired_stream() {
         let stream = SharedStream::new(true);
         let asker = Arc::clone(&stream);
         let thread = thread::spawn(move || asker.slot.position());
-        let last = stream.slot.retire();
+        let last = stream.slot.retire(false);
         assert!(thread.join().unwrap() <= last);
         assert_eq!(stream.slot.position(), last);
     });
@@ -140,7 +140,7 @@ fn o12_a_stream_that_is_gone_answers_from_its_last_mark_and_not_for_the_next() {
             let ended = |mark| gated() && !asked.slot.is_complete(mark);
             (mark, answer.unless_ended(gated, ended))
         });
-        let mark = stream.slot.retire();
+        let mark = stream.slot.retire(false);
         last.publish(mark);
         stream.slot.learn_complete(mark);
         stream.slot.open(2, false);

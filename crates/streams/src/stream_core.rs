@@ -16,9 +16,7 @@ use crate::capture::{Adding, CaptureState, Membership};
 use crate::context::ContextCore;
 use crate::driver::{DriverStream, HostFunction};
 use crate::error::Error;
-use crate::fence::{Fence, FenceParts};
 use crate::fence_list::FenceList;
-use crate::observe::Place;
 use crate::order::{LastMark, Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
 use crate::submission::Token;
 use crate::sync::{
@@ -68,6 +66,8 @@ pub(crate) struct StreamCore {
     traits: StreamTraits,
     handle: OnceLock<Weak<StreamHandle>>,
     pub(crate) fences: FenceList,
+    /// Fences that were recorded because of what the device answered.
+    pub(crate) fences_apart: FenceList,
     pub(crate) membership: Membership,
     watched: Watched,
     pub(crate) last_token: Mutex<Weak<Token>>,
@@ -113,6 +113,7 @@ impl StreamHandle {
             traits,
             handle: OnceLock::new(),
             fences: FenceList::default(),
+            fences_apart: FenceList::by_answers(),
             membership: Membership::new(),
             watched: Watched::new(),
             last_token: Mutex::default(),
@@ -148,7 +149,7 @@ impl StreamHandle {
         }
         // In this order: who finds the last mark finds the last fence, and nobody reads a slot
         // that may have been opened again without finding the last mark.
-        let mark = self.core.slot().retire();
+        let mark = self.core.slot().retire(self.core.registry.may_hide_waits());
         self.leave_fence(mark);
         self.core.tell_retired();
         if self.core.watch().is_on() {
@@ -168,7 +169,7 @@ impl StreamHandle {
         if needed && core.check_thread().is_ok() && !core.is_capturing_on(&self.raw) {
             // Without this fence the last points become complete by a synchronization of the
             // context only (O7).
-            let _ = core.record_fence_at(&self.raw, mark, None);
+            let _ = core.record_last_fence(&self.raw, mark);
         }
         if let Some(last) = core.fences.last()
             && !last.is_settled()
@@ -376,65 +377,6 @@ impl StreamCore {
     /// What a record by a call that has entered may claim.
     pub(crate) fn stamp(&self, _: &Entered) -> Stamp {
         self.slot().stamp(self.me, self.may_hide_gates())
-    }
-
-    /// Records a pooled event at a new point of the stream.
-    #[track_caller]
-    pub(crate) fn record_fence(&self, raw: &DriverStream, _: &Adding<'_>) -> Result<Fence, Error> {
-        self.record_fence_at(raw, self.slot().position(), Some(Location::caller()))
-    }
-
-    fn record_fence_at(
-        &self,
-        raw: &DriverStream,
-        mark: u64,
-        place: Option<Place>,
-    ) -> Result<Fence, Error> {
-        let turn = self.turn();
-        let quiet = self.slot().quiet();
-        let stamp = self.slot().stamp_at(self.me, mark, self.may_hide_gates());
-        // On a stream of our own, a submission between the reading of `mark` and of `quiet` shows.
-        let unmoved = self.slot().is_shared() || self.slot().submitted() == mark;
-        let event = self.context.pool.take()?;
-        event.record(raw)?;
-        let exact = unmoved && quiet.is_some_and(|quiet| self.slot().is_still_quiet(quiet));
-        let id = turn.map_or(0, |turn| self.tell_fence(&turn, place));
-        let pool = Arc::clone(&self.context.pool);
-        let watch = self.watch().clone();
-        let made = FenceParts { event, pool, watch, id, stream: self.traits.id };
-        let fence = Fence::new(made, Arc::clone(&self.registry), stamp, exact);
-        self.fences.keep(fence.clone());
-        Ok(fence)
-    }
-
-    /// The last fence, if nothing was submitted since it was recorded.
-    pub(crate) fn fence_without_news(&self) -> Option<Fence> {
-        if self.is_shared() {
-            return None;
-        }
-        let last = self.fences.last()?;
-        (self.submitted() <= last.point().mark).then_some(last)
-    }
-
-    /// Records the fence of a token that somebody still holds, before more is queued.
-    #[track_caller]
-    pub(crate) fn settle_token(
-        &self,
-        raw: &DriverStream,
-        adding: &Adding<'_>,
-    ) -> Result<(), Error> {
-        let token = lock(&self.last_token).upgrade();
-        if let Some(token) = token
-            && !token.is_settled()
-            && !self.registry.is_settled(token.point())
-        {
-            let shared = self.fence_without_news();
-            token.settle(match shared {
-                Some(fence) => fence,
-                None => self.record_fence(raw, adding)?,
-            });
-        }
-        Ok(())
     }
 
     /// While another thread finishes a driver call. One harmless call of our own lets a simulated

@@ -12,6 +12,12 @@ impl StreamCore {
         self.point_at(self.last().unless_ended(|| self.slot().position(), |last| last))
     }
 
+    /// The point "now" as the calls of the program alone decide it.
+    #[inline]
+    pub(crate) fn settled_position(&self) -> Point {
+        self.point_at(self.last().unless_ended(|| self.slot().settled_position(), |last| last))
+    }
+
     /// Whether others may submit; no longer when the stream is retired.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {

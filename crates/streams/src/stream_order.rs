@@ -3,12 +3,13 @@
 use std::fmt;
 use std::panic::Location;
 
+use crate::apart::Apart;
 use crate::context::Context;
 use crate::driver::DriverStream;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::observe::{By, Place, WaitedFor, What};
-use crate::order::{Frontier, Point, StreamSlot};
+use crate::order::{Frontier, Made, Point, StreamSlot};
 use crate::stream::Stream;
 use crate::stream_core::{StreamCore, StreamKind};
 use crate::sync::Arc;
@@ -108,6 +109,22 @@ impl StreamOrder {
         self.core.position()
     }
 
+    /// The point "now" as the calls of the program alone decide it. It covers all that was
+    /// submitted but waits that were made apart ([`StreamOrder::apart`]) since the last other
+    /// submission: enough for a use of memory, not for what rests on such a wait.
+    #[inline]
+    #[must_use]
+    pub fn settled_position(&self) -> Point {
+        self.core.settled_position()
+    }
+
+    /// The stream as somebody uses it whose decisions depend on answers of the device.
+    #[inline]
+    #[must_use]
+    pub fn apart(&self) -> Apart<'_> {
+        Apart { order: self }
+    }
+
     /// Whether the stream's next operation is known to come after `point`. No driver call.
     ///
     /// A retired stream has no next operation, and knows what is complete, and its own points.
@@ -204,18 +221,26 @@ impl StreamOrder {
     /// A fence at the point "now".
     ///
     /// On a stream used only through us, the last fence is shared when nothing was submitted since.
+    /// Only waits made apart since, and the fence is one that nobody finds later.
     ///
     /// # Errors
     /// The stream is gone, is capturing, or is the per-thread stream of another thread; or the
     /// driver's answer.
     #[track_caller]
     pub fn fence_now(&self) -> Result<Fence, Error> {
-        if let Some(fence) = self.core.fence_without_news() {
-            return Ok(fence);
+        let shared = self.core.fence_without_news();
+        let mine = |fence: &Fence| fence.frontier().point_on(self.slot());
+        if let Some(fence) = &shared
+            && mine(fence).is_some_and(|point| self.core.submitted() <= point.mark)
+        {
+            return Ok(fence.clone());
         }
         let entered = self.core.enter()?;
         let adding = self.core.add_eagerly(&entered)?;
-        self.core.record_fence(entered.raw(), &adding)
+        match shared {
+            Some(shared) => self.core.record_fence_beside(entered.raw(), &adding, &shared),
+            None => self.core.record_fence(entered.raw(), &adding),
+        }
     }
 
     /// A fence that exists, covers `point`, and covers nothing submitted after it. No driver call.
@@ -243,7 +268,7 @@ impl StreamOrder {
     pub fn poll(&self) -> Result<(), Error> {
         let mut ahead = 0;
         while self.core.has_news() {
-            let Some(fence) = self.core.fences.pending(ahead) else { return self.poll_stream() };
+            let Some(fence) = self.core.fence_to_ask(ahead) else { return self.poll_stream() };
             if !fence.query()? {
                 break;
             }
@@ -268,7 +293,7 @@ impl StreamOrder {
             Err(error) => return Err(error),
         };
         if !self.core.query(&entered)? {
-            self.core.record_fence(entered.raw(), &adding)?;
+            self.core.record_fence_apart(entered.raw(), &adding)?;
         }
         Ok(())
     }
@@ -296,16 +321,24 @@ impl StreamOrder {
     #[track_caller]
     fn wait_fence_for(&self, fence: &Fence, by: By) -> Result<(), Error> {
         self.core.check_driver(fence.registry())?;
-        if self.core.knows_all_settled(fence.frontier()) && !self.is_retired() {
+        let is_settled = self.core.knows_all_settled(fence.stamp().settled()) && !self.is_retired();
+        if is_settled && self.core.knows_all(fence.frontier()) {
             self.tell_skipped(fence.recorded_on(), by, Location::caller());
             return Ok(());
         }
+        // What was only made apart is still to be waited for, but is no matter of the program's.
+        let made = if is_settled { Made::Apart } else { Made::ByCalls };
+        self.make_wait(fence, by, made)
+    }
+
+    #[track_caller]
+    pub(crate) fn make_wait(&self, fence: &Fence, by: By, made: Made) -> Result<(), Error> {
         let entered = self.core.enter()?;
         let adding = self.core.add_eagerly(&entered)?;
         let on = || WaitedFor::Record(fence.record_id());
         let wait = |raw: &DriverStream| raw.wait(fence.event());
-        let point = self.core.submit_wait(&entered, &adding, wait, (by, on))?;
-        self.core.registry().learn_wait(self.slot(), fence.stamp(), point.mark);
+        let point = self.core.submit_wait(&entered, &adding, wait, (by, on, made))?;
+        self.core.registry().learn_wait(self.slot(), fence.stamp(), point.mark, made);
         Ok(())
     }
 
@@ -328,15 +361,19 @@ impl StreamOrder {
         if self.is_settled(point) {
             return Ok(());
         }
-        if self.core.last().get().is_some_and(|last| last < point.mark) {
-            return Err(self.core.gone());
-        }
+        self.check_end(point)?;
         let fence = self.fence_covering(point);
         let fence = match fence {
             Some(fence) => fence,
             None => self.fence_now()?,
         };
         fence.synchronize()
+    }
+
+    /// Refuses a point past the end of a stream that is gone.
+    pub(crate) fn check_end(&self, point: Point) -> Result<(), Error> {
+        let is_past = self.core.last().get().is_some_and(|last| last < point.mark);
+        if is_past { Err(self.core.gone()) } else { Ok(()) }
     }
 }
 

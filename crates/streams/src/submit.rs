@@ -11,7 +11,7 @@ use crate::capture::Adding;
 use crate::driver::DriverStream;
 use crate::error::Error;
 use crate::observe::{By, How, Place, Scope, Told, WaitedFor, What};
-use crate::order::Point;
+use crate::order::{Made, Point};
 use crate::stream_core::{Entered, StreamCore};
 use crate::submission::Submission;
 use crate::sync::{Arc, lock};
@@ -39,10 +39,11 @@ impl StreamCore {
             }
             return Ok(Submission::captured(self));
         }
-        let point = self.submit_eagerly(&entered, &adding, call, |turn| {
+        let tell = |turn: &Turn<'_>| {
             turn.tell_submitted(place, None, &told);
             self.mark_end(entered.raw(), turn.ordinal());
-        })?;
+        };
+        let point = self.submit_eagerly(&entered, &adding, call, (tell, Made::ByCalls))?;
         drop(adding);
         let submission = Submission::at(self, point);
         *lock(&self.last_token) = submission.token();
@@ -61,16 +62,19 @@ impl StreamCore {
     }
 
     /// Queues work on a stream that does not capture, as `adding` has found, tells of it by `tell`,
-    /// and counts it.
+    /// and counts it. What is made apart settles no token: when that gets its fence must not depend
+    /// on answers, so who waits for the token may wait for this too.
     #[track_caller]
     pub(crate) fn submit_eagerly(
         &self,
         entered: &Entered,
         adding: &Adding<'_>,
         call: impl FnOnce(&DriverStream) -> Result<(), Error>,
-        tell: impl FnOnce(&Turn<'_>),
+        (tell, made): (impl FnOnce(&Turn<'_>), Made),
     ) -> Result<Point, Error> {
-        self.settle_token(entered.raw(), adding)?;
+        if made == Made::ByCalls {
+            self.settle_token(entered.raw(), adding)?;
+        }
         let turn = self.turn();
         let slot = self.slot();
         slot.start();
@@ -80,7 +84,7 @@ impl StreamCore {
         {
             tell(turn);
         }
-        let mark = slot.finish(called.is_ok());
+        let mark = slot.finish(called.is_ok(), made);
         called?;
         Ok(self.point_at(mark.expect("a call that succeeded has a mark")))
     }
@@ -92,14 +96,15 @@ impl StreamCore {
         entered: &Entered,
         adding: &Adding<'_>,
         call: impl FnOnce(&DriverStream) -> Result<(), Error>,
-        (by, on): (By, impl FnOnce() -> WaitedFor),
+        (by, on, made): (By, impl FnOnce() -> WaitedFor, Made),
     ) -> Result<Point, Error> {
         let place = Location::caller();
-        self.submit_eagerly(entered, adding, call, |turn| {
+        let tell = |turn: &Turn<'_>| {
             let (stream, ordinal) = (self.traits().id, turn.count());
             let what = What::Waited { stream, ordinal, capture: None, on: on(), by };
             turn.tell(Some(place), what);
-        })
+        };
+        self.submit_eagerly(entered, adding, call, (tell, made))
     }
 
     /// Asks the driver's stream whether it is idle, and learns from a yes.
@@ -125,7 +130,7 @@ impl StreamCore {
         self.watch().tell(Some(place), || What::SynchronizationBegun { scope });
         entered.raw().synchronize()?;
         self.tell_passed(reached, How::Synchronization, place);
-        self.registry().learn_synchronized(&stamp.frontier);
+        self.registry().learn_synchronized(&stamp);
         Ok(())
     }
 }

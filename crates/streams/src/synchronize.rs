@@ -27,7 +27,7 @@ impl Context {
         core.raw.synchronize()?;
         let how = How::Synchronization;
         watch.tell(Some(place), || What::Passed { scope, reached: &reached, how });
-        core.registry().learn_synchronized(&covered);
+        core.registry().learn_context_synchronized(&covered);
         core.sweep()
     }
 }

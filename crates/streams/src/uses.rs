@@ -184,7 +184,7 @@ pub(crate) fn submit_with(
         Ok(submission) if submission.is_captured() => Used::ByGraph,
         Ok(submission) => Used::Until(submission.point()),
         // The call was made, and what came after it failed: until all that is queued is done.
-        Err(_) if called => Used::Until(stream.order().position()),
+        Err(_) if called => Used::Until(stream.order().settled_position()),
         Err(_) => Used::Never,
     });
     submitted

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
-use allocator::Policy;
+use allocator::{Policy, Sabotage};
 use cuda_sim::Schedule;
 use random_programs::{Broken, Campaign, HUNG, Outcome, Program, Summary, Wishes, run};
 
@@ -118,23 +118,90 @@ fn the_same_seed_gives_the_same_run() {
 /// however it answers (R9).
 #[test]
 fn deterministic_gives_the_same_places_under_every_schedule() {
-    for seed in 0..80 {
-        let program = |schedule| {
-            let wishes = Wishes {
-                schedule: Some(schedule),
-                policy: Some(Policy::Deterministic),
-                faults: Some(false),
-                graphs: false,
-                threads: Some(1),
-                ..Wishes::default()
-            };
-            Program::draw_with(seed, &wishes)
-        };
-        let expected = run(&program(Schedule::Lazy)).addresses;
-        assert!(!expected.is_empty(), "seed {seed} asked for nothing");
-        for schedule in [Schedule::Eager, Schedule::Timed, Schedule::Seeded(seed)] {
-            let outcome = run(&program(schedule.clone()));
-            assert_eq!(outcome.addresses, expected, "seed {seed} under {schedule:?}");
-        }
+    for seed in 0..60 {
+        assert_same_places(seed, false);
     }
+}
+
+/// A driver call that fails leaves a block without a fence, or a wait unmade: what follows depends
+/// on the calls alone, too (R9).
+#[test]
+fn deterministic_gives_the_same_places_where_driver_calls_fail() {
+    for seed in 0..40 {
+        assert_same_places(seed, true);
+    }
+}
+
+fn assert_same_places(seed: u64, faults: bool) {
+    let program = |schedule| {
+        let wishes = Wishes {
+            schedule: Some(schedule),
+            policy: Some(Policy::Deterministic),
+            faults: Some(faults),
+            graphs: false,
+            threads: Some(1),
+            ..Wishes::default()
+        };
+        Program::draw_with(seed, &wishes)
+    };
+    let expected = run(&program(Schedule::Lazy)).addresses;
+    assert!(!expected.is_empty(), "seed {seed} asked for nothing");
+    for schedule in [Schedule::Eager, Schedule::Timed, Schedule::Seeded(seed)] {
+        let outcome = run(&program(schedule.clone()));
+        assert_eq!(outcome.addresses, expected, "seed {seed} under {schedule:?}");
+    }
+}
+
+/// A program of a seed in which pools and allocators of several policies work on the same streams.
+fn mixed(seed: u64, schedule: &Schedule) -> Program {
+    let [own, other, third] = [Policy::Deterministic, Policy::Default, Policy::PyTorch];
+    let policies = match seed % 4 {
+        0 => [own, other, other],
+        1 => [other, own, third],
+        2 => [other, own, own],
+        _ => [third, other, own],
+    };
+    let wishes = Wishes {
+        schedule: Some(schedule.clone()),
+        mixed: Some(policies),
+        checked: Some(false),
+        faults: Some(seed.is_multiple_of(3)),
+        graphs: false,
+        threads: Some(1),
+        ..Wishes::default()
+    };
+    Program::draw_with(seed, &wishes)
+}
+
+/// Two schedules of the device under which the places differ, if there are any.
+fn difference(seed: u64, broken: Option<Broken>) -> Option<Schedule> {
+    let places = |schedule: &Schedule| {
+        let mut program = mixed(seed, schedule);
+        program.setup.broken = broken;
+        let outcome = run(&program);
+        assert_eq!(outcome.findings, [], "seed {seed} under {schedule:?}");
+        assert!(!outcome.places.is_empty(), "seed {seed} asked for nothing");
+        outcome.places
+    };
+    let expected = places(&Schedule::Lazy);
+    let others = [Schedule::Eager, Schedule::Timed, Schedule::Seeded(seed)];
+    others.into_iter().find(|schedule| places(schedule) != expected)
+}
+
+/// What others on the same streams do depends on how the device answers them: their fences, their
+/// waits on the device, and what they synchronize with. `deterministic` sees nothing of it (R9).
+#[test]
+fn deterministic_gives_the_same_places_beside_other_policies() {
+    for seed in 0..40 {
+        assert_eq!(difference(seed, None), None, "seed {seed}");
+    }
+}
+
+/// The control: where the others' doings are everybody's, it is soon found.
+#[test]
+fn places_that_depend_on_what_others_were_answered_are_found() {
+    let openly = Some(Broken::Allocator(Sabotage::ActOpenly));
+    let found = (0..60).find(|seed| difference(*seed, openly).is_some());
+    println!("found by seed {found:?}");
+    assert!(found.is_some(), "nothing was seen to depend on the device");
 }

@@ -19,6 +19,10 @@
 //! 5. A slot is closed when its stream retires and given out again when its last point is known
 //!    complete, whoever still holds the old stream: so a point that is not complete never shares
 //!    its slot with a new stream. The old stream answers from its last mark (`LastMark`) (O12).
+//! 6. A wait that was made because of what the device answered (`Made::Apart`) counts as any other,
+//!    but not for whoever goes by the calls of the program alone: their positions leave it out, and
+//!    so does the settled clock. A slot whose stream may have had such waits ends with a mark of
+//!    its own, so that what settles the last mark covers them all (R9).
 //!
 //! Locks: a slot's clock is a leaf lock; nothing else is locked while it is held.
 
@@ -37,5 +41,5 @@ pub use registry::Registry;
 pub(crate) use last_mark::LastMark;
 pub(crate) use registry::STREAMS_MAX;
 pub(crate) use slot::Slot;
-pub(crate) use stamp::{Quiet, Stamp};
+pub(crate) use stamp::{Made, Quiet, Stamp};
 pub(crate) use version::EventVersion;

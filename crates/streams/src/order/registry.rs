@@ -1,6 +1,6 @@
 //! Every stream of one driver, living or gone, and what is known about each.
 
-use super::{Frontier, Point, Slot, Stamp, StreamSlot};
+use super::{Frontier, Made, Point, Slot, Stamp, StreamSlot};
 use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, lock};
 
 const CHUNK: usize = 64;
@@ -25,6 +25,8 @@ pub struct Registry {
     free: Mutex<FreeSlots>,
     /// Answers to questions settle nothing.
     keeps_answers_apart: AtomicBool,
+    /// Somebody may make waits that depend on answers.
+    has_waits_apart: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -41,12 +43,33 @@ impl Registry {
             opened: AtomicU32::new(0),
             free: Mutex::default(),
             keeps_answers_apart: AtomicBool::new(false),
+            has_waits_apart: AtomicBool::new(false),
         }
     }
 
     /// From now on, what only the answer to a question told is not settled (R9).
     pub(crate) fn keep_answers_apart(&self) {
         self.keeps_answers_apart.store(true, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn keeps_answers(&self) -> bool {
+        self.keeps_answers_apart.load(Ordering::SeqCst)
+    }
+
+    /// Who makes waits that depend on answers is there from now on.
+    pub(crate) fn expect_waits_apart(&self) {
+        self.has_waits_apart.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a stream may have more on it than the calls of the program say.
+    pub(crate) fn may_hide_waits(&self) -> bool {
+        self.keeps_answers() && self.has_waits_apart.load(Ordering::SeqCst)
+    }
+
+    /// What a submission counts as whose making depends on answers.
+    pub(crate) fn made_by_answers(&self) -> Made {
+        if self.keeps_answers() { Made::Apart } else { Made::ByCalls }
     }
 
     /// A slot for a new stream of `context`, or `None` when all are taken.
@@ -116,51 +139,47 @@ impl Registry {
     /// Whether the next operation on `stream` is known to come after `point`.
     #[must_use]
     pub fn knows(&self, stream: StreamSlot, point: Point) -> bool {
-        point.stream == stream || self.is_complete(point) || self.clock_covers(stream, point)
+        let covers = |slot: &Slot| slot.clock_covers(std::iter::once(point));
+        point.stream == stream || self.is_complete(point) || self.slot(stream).is_some_and(covers)
     }
 
     /// The same by what is settled.
     #[must_use]
     pub fn knows_settled(&self, stream: StreamSlot, point: Point) -> bool {
-        point.stream == stream || self.is_settled(point) || self.clock_covers(stream, point)
-    }
-
-    fn clock_covers(&self, stream: StreamSlot, point: Point) -> bool {
-        self.slot(stream).is_some_and(|slot| slot.clock_covers(point))
+        let covers = |slot: &Slot| slot.settled_clock_covers(std::iter::once(point));
+        point.stream == stream || self.is_settled(point) || self.slot(stream).is_some_and(covers)
     }
 
     /// Whether the next operation on `stream` is known to come after all of `frontier`.
     #[must_use]
     pub fn knows_all(&self, stream: StreamSlot, frontier: &Frontier) -> bool {
-        self.covers_open(stream, frontier, |point| self.is_complete(point))
+        let mut open = open(stream, frontier, |point| self.is_complete(point));
+        open.peek().is_none() || self.slot(stream).is_some_and(|slot| slot.clock_covers(open))
     }
 
     /// The same by what is settled.
     #[must_use]
     pub fn knows_all_settled(&self, stream: StreamSlot, frontier: &Frontier) -> bool {
-        self.covers_open(stream, frontier, |point| self.is_settled(point))
-    }
-
-    fn covers_open(
-        &self,
-        stream: StreamSlot,
-        frontier: &Frontier,
-        is_over: impl Fn(Point) -> bool,
-    ) -> bool {
-        let mut open =
-            frontier.iter().filter(|point| point.stream != stream && !is_over(*point)).peekable();
-        open.peek().is_none() || self.slot(stream).is_some_and(|slot| slot.clock_covers_all(open))
+        let mut open = open(stream, frontier, |point| self.is_settled(point));
+        open.peek().is_none()
+            || self.slot(stream).is_some_and(|slot| slot.settled_clock_covers(open))
     }
 
     /// A query that began after the frontier was stamped said yes.
     pub(crate) fn learn_answered(&self, frontier: &Frontier) {
-        let apart = self.keeps_answers_apart.load(Ordering::SeqCst);
+        let apart = self.keeps_answers();
         self.learn(frontier, if apart { Slot::learn_complete } else { Slot::learn_settled });
     }
 
-    /// A synchronization that began after the frontier was stamped has returned.
-    pub(crate) fn learn_synchronized(&self, frontier: &Frontier) {
-        self.learn(frontier, Slot::learn_settled);
+    /// A synchronization that began after the stamp was read has returned.
+    pub(crate) fn learn_synchronized(&self, stamp: &Stamp) {
+        self.learn(stamp.settled(), Slot::learn_settled);
+        self.learn(&stamp.frontier, Slot::learn_complete);
+    }
+
+    /// A synchronization with a whole context that began after `positions` were read has returned.
+    pub(crate) fn learn_context_synchronized(&self, positions: &Frontier) {
+        self.learn(positions, Slot::learn_settled);
     }
 
     fn learn(&self, frontier: &Frontier, learn: impl Fn(&Slot, u64)) {
@@ -172,10 +191,10 @@ impl Registry {
     }
 
     /// `stream` was made to wait for an event with `stamp`, by a call that succeeded.
-    pub(crate) fn learn_wait(&self, stream: StreamSlot, stamp: &Stamp, waited: u64) {
+    pub(crate) fn learn_wait(&self, stream: StreamSlot, stamp: &Stamp, waited: u64, made: Made) {
         if let Some(slot) = self.slot(stream) {
-            slot.join(stream, &stamp.frontier, self);
-            let open = stamp.frontier.iter().any(|point| !self.is_settled(point));
+            slot.join(stream, stamp, made, self);
+            let open = stamp.settled().iter().any(|point| !self.is_settled(point));
             if stamp.gated && open {
                 slot.gate(waited);
             }
@@ -195,6 +214,15 @@ impl Registry {
             })
             .collect()
     }
+}
+
+/// The points of other streams that are not over.
+fn open(
+    stream: StreamSlot,
+    frontier: &Frontier,
+    is_over: impl Fn(Point) -> bool,
+) -> std::iter::Peekable<impl Iterator<Item = Point>> {
+    frontier.iter().filter(move |point| point.stream != stream && !is_over(*point)).peekable()
 }
 
 fn place(me: StreamSlot) -> Option<(usize, usize)> {

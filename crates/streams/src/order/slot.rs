@@ -1,6 +1,6 @@
 //! One stream's counters and clock.
 
-use super::{Frontier, Point, Quiet, Registry, Stamp, StreamSlot};
+use super::{Frontier, Made, Point, Quiet, Registry, Stamp, StreamSlot};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// The raw handle is known to others, or belongs to them.
@@ -15,6 +15,9 @@ const CLOCK_POINTS_MAX: usize = 8;
 pub(crate) struct Slot {
     /// Submissions whose driver call succeeded, plus the positions of shared streams.
     submitted: AtomicU64,
+    /// The mark of the last of them that is not a wait made apart: a position that the calls of
+    /// the program alone decide.
+    counted: AtomicU64,
     /// Every submission up to this one is known to be done.
     complete: AtomicU64,
     /// The same, but without what only answers to questions told, where these are kept apart.
@@ -26,14 +29,51 @@ pub(crate) struct Slot {
     gated: AtomicU64,
     flags: AtomicU32,
     context: AtomicU64,
-    /// The points of other streams that this stream's next operation comes after.
-    clock: Mutex<Frontier>,
+    clock: Mutex<Clock>,
+}
+
+/// The points of other streams that a stream's next operation comes after.
+#[derive(Debug, Default)]
+struct Clock {
+    all: Frontier,
+    /// The same without what only waits made apart brought; `None` while there were none.
+    settled: Option<Frontier>,
+}
+
+impl Clock {
+    fn settled(&self) -> &Frontier {
+        self.settled.as_ref().unwrap_or(&self.all)
+    }
+
+    /// The stream was made to wait for what `stamp` claims.
+    fn join(&mut self, me: StreamSlot, stamp: &Stamp, made: Made, registry: &Registry) {
+        if made == Made::Apart || stamp.settled.is_some() || self.settled.is_some() {
+            let settled = self.settled.get_or_insert_with(|| self.all.clone());
+            if made == Made::ByCalls {
+                join(settled, me, stamp.settled(), registry);
+            }
+        }
+        join(&mut self.all, me, &stamp.frontier, registry);
+    }
+}
+
+/// Adds to `clock` what is not settled.
+fn join(clock: &mut Frontier, me: StreamSlot, frontier: &Frontier, registry: &Registry) {
+    for point in frontier.iter() {
+        if point.stream != me && !registry.is_settled(point) {
+            clock.insert(point);
+        }
+    }
+    if CLOCK_POINTS_MAX < clock.len() {
+        clock.prune_settled(registry);
+    }
 }
 
 impl Slot {
     pub(crate) fn new() -> Self {
         Self {
             submitted: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
             complete: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             started: AtomicU64::new(0),
@@ -41,14 +81,14 @@ impl Slot {
             gated: AtomicU64::new(0),
             flags: AtomicU32::new(0),
             context: AtomicU64::new(0),
-            clock: Mutex::new(Frontier::new()),
+            clock: Mutex::default(),
         }
     }
 
     /// Gives the slot to a new stream. The counters go on; what a failed call of the old stream
     /// announced as a gate does not.
     pub(crate) fn open(&self, context: u64, shared: bool) {
-        *lock(&self.clock) = Frontier::new();
+        *lock(&self.clock) = Clock::default();
         self.gated.store(0, Ordering::SeqCst);
         self.context.store(context, Ordering::Release);
         self.flags.store(if shared { SHARED } else { 0 }, Ordering::SeqCst);
@@ -70,13 +110,16 @@ impl Slot {
     }
 
     /// Nothing is submitted any more, by anyone: from now on every position is the mark this
-    /// gives, so one last fence covers them all.
-    pub(crate) fn retire(&self) -> u64 {
-        let step = u64::from(self.is_shared());
+    /// gives, so one last fence covers them all. It is a new one on a shared stream, and where it
+    /// is `new_anyway`.
+    pub(crate) fn retire(&self, new_anyway: bool) -> u64 {
+        let step = u64::from(new_anyway || self.is_shared());
         let before = self.submitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
             (word & RETIRED == 0).then(|| (word + step) | RETIRED)
         });
-        before.map_or_else(|word| word & !RETIRED, |word| word + step)
+        let last = before.map_or_else(|word| word & !RETIRED, |word| word + step);
+        self.counted.fetch_max(last, Ordering::SeqCst);
+        last
     }
 
     #[cfg(test)]
@@ -93,12 +136,26 @@ impl Slot {
         self.new_position()
     }
 
+    /// The mark of "now" as the calls of the program decide it: it does not cover what was made
+    /// apart since the last other submission.
+    #[inline]
+    pub(crate) fn settled_position(&self) -> u64 {
+        if self.is_shared() { self.new_position() } else { self.counted() }
+    }
+
+    #[inline]
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::SeqCst)
+    }
+
     #[cold]
     fn new_position(&self) -> u64 {
         let before = self.submitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
             (word & RETIRED == 0).then_some(word + 1)
         });
-        before.map_or_else(|word| word & !RETIRED, |word| word + 1)
+        let mark = before.map_or_else(|word| word & !RETIRED, |word| word + 1);
+        self.counted.fetch_max(mark, Ordering::SeqCst);
+        mark
     }
 
     /// The highest mark anybody can hold.
@@ -113,9 +170,12 @@ impl Slot {
     }
 
     /// The call returned; gives the mark that covers it if it `succeeded`.
-    pub(crate) fn finish(&self, succeeded: bool) -> Option<u64> {
+    pub(crate) fn finish(&self, succeeded: bool, made: Made) -> Option<u64> {
         let mark =
             succeeded.then(|| (self.submitted.fetch_add(1, Ordering::SeqCst) & !RETIRED) + 1);
+        if let Some(mark) = mark.filter(|_| made == Made::ByCalls) {
+            self.counted.fetch_max(mark, Ordering::SeqCst);
+        }
         self.finished.fetch_add(1, Ordering::SeqCst);
         mark
     }
@@ -136,43 +196,46 @@ impl Slot {
 
     /// What a record that begins after this call may claim when it succeeds.
     pub(crate) fn stamp(&self, me: StreamSlot, gated_anyway: bool) -> Stamp {
-        self.stamp_at(me, self.position(), gated_anyway)
+        self.stamp_at(me, self.settled_position(), gated_anyway)
     }
 
     /// The same for a mark that was read before.
     pub(crate) fn stamp_at(&self, me: StreamSlot, mark: u64, gated_anyway: bool) -> Stamp {
-        let mut frontier = lock(&self.clock).clone();
-        let point = Point { stream: me, mark };
-        frontier.insert(point);
-        Stamp { point, frontier, gated: gated_anyway || self.is_gated() }
-    }
-
-    /// This stream was made to wait for everything in `frontier`.
-    pub(crate) fn join(&self, me: StreamSlot, frontier: &Frontier, registry: &Registry) {
-        let mut clock = lock(&self.clock);
-        for point in frontier.iter() {
-            if point.stream != me && !registry.is_settled(point) {
-                clock.insert(point);
-            }
-        }
-        if CLOCK_POINTS_MAX < clock.len() {
-            clock.prune_settled(registry);
-        }
-    }
-
-    /// Whether the clock has `point`, whose stream is another one.
-    pub(crate) fn clock_covers(&self, point: Point) -> bool {
-        lock(&self.clock).covers(point)
-    }
-
-    pub(crate) fn clock_covers_all(&self, mut points: impl Iterator<Item = Point>) -> bool {
+        let (submitted, counted) = (self.submitted(), self.counted());
+        let whole = Point { stream: me, mark: submitted.max(mark) };
         let clock = lock(&self.clock);
-        points.all(|point| clock.covers(point))
+        let mut frontier = clock.all.clone();
+        frontier.insert(whole);
+        let settled = (clock.settled.is_some() || counted < whole.mark).then(|| {
+            let mut settled = clock.settled().clone();
+            settled.insert(Point { stream: me, mark: counted });
+            settled
+        });
+        drop(clock);
+        let point = Point { stream: me, mark };
+        Stamp { point, frontier, settled, gated: gated_anyway || self.is_gated() }
+    }
+
+    /// This stream was made to wait for everything that `stamp` claims.
+    pub(crate) fn join(&self, me: StreamSlot, stamp: &Stamp, made: Made, registry: &Registry) {
+        lock(&self.clock).join(me, stamp, made, registry);
+    }
+
+    /// Whether the clock has all `points`, of other streams.
+    pub(crate) fn clock_covers(&self, mut points: impl Iterator<Item = Point>) -> bool {
+        let clock = lock(&self.clock);
+        points.all(|point| clock.all.covers(point))
+    }
+
+    /// The same without what was made apart.
+    pub(crate) fn settled_clock_covers(&self, mut points: impl Iterator<Item = Point>) -> bool {
+        let clock = lock(&self.clock);
+        points.all(|point| clock.settled().covers(point))
     }
 
     #[cfg(test)]
     pub(crate) fn clock_len(&self) -> usize {
-        lock(&self.clock).len()
+        lock(&self.clock).all.len()
     }
 
     #[inline]

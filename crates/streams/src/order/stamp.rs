@@ -7,10 +7,28 @@ use super::{Frontier, Point};
 pub(crate) struct Stamp {
     /// The recording stream's own point.
     pub(crate) point: Point,
-    /// The recording stream's clock, with `point` in it.
+    /// The recording stream's clock, with its last mark in it, which is `point` or later.
     pub(crate) frontier: Frontier,
+    /// The same by what the calls of the program alone decide; `None` if there is no difference.
+    pub(crate) settled: Option<Frontier>,
     /// The recording stream was gated when this was read: a waiter may wait for the host.
     pub(crate) gated: bool,
+}
+
+impl Stamp {
+    /// What the calls of the program alone say is done when the event has passed.
+    pub(crate) fn settled(&self) -> &Frontier {
+        self.settled.as_ref().unwrap_or(&self.frontier)
+    }
+}
+
+/// What decided that a submission was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// The calls of the program alone.
+    ByCalls,
+    /// Answers of the device too: it orders, but what is settled does not say so (R9).
+    Apart,
 }
 
 /// The number of submissions begun when none was in flight: see [`super::Slot::quiet`].

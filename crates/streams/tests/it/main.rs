@@ -8,6 +8,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod apart;
 mod capture;
 mod context;
 mod controls;

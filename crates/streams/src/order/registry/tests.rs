@@ -20,7 +20,7 @@ impl Engine {
     fn submit(&self, me: StreamSlot) -> Point {
         let slot = self.slot(me);
         slot.start();
-        Point { stream: me, mark: slot.finish(true).unwrap() }
+        Point { stream: me, mark: slot.finish(true, Made::ByCalls).unwrap() }
     }
 
     fn record(&self, me: StreamSlot) -> Stamp {
@@ -29,7 +29,7 @@ impl Engine {
 
     fn wait(&self, me: StreamSlot, stamp: &Stamp) {
         let waited = self.submit(me);
-        self.registry.learn_wait(me, stamp, waited.mark);
+        self.registry.learn_wait(me, stamp, waited.mark, Made::ByCalls);
     }
 
     fn position(&self, me: StreamSlot) -> Point {
@@ -73,7 +73,7 @@ fn o3_a_use_in_flight_is_not_covered_by_a_stamp_read_before_it_returned() {
     let (engine, streams) = Engine::with(1);
     engine.slot(streams[0]).start();
     let stamp = engine.record(streams[0]);
-    let mark = engine.slot(streams[0]).finish(true).unwrap();
+    let mark = engine.slot(streams[0]).finish(true, Made::ByCalls).unwrap();
     assert!(!stamp.frontier.covers(Point { stream: streams[0], mark }));
 }
 
@@ -123,7 +123,7 @@ fn l26_a_failed_call_adds_nothing() {
     let (engine, streams) = Engine::with(1);
     let before = engine.position(streams[0]);
     engine.slot(streams[0]).start();
-    assert_eq!(engine.slot(streams[0]).finish(false), None);
+    assert_eq!(engine.slot(streams[0]).finish(false, Made::ByCalls), None);
     assert_eq!(engine.position(streams[0]), before);
     assert!(engine.slot(streams[0]).quiet().is_some(), "and it is no longer in flight");
 }
@@ -137,7 +137,7 @@ fn r5_a_witness_of_quiet_ends_with_the_next_submission() {
     slot.start();
     assert!(!slot.is_still_quiet(quiet));
     assert_eq!(slot.quiet(), None);
-    slot.finish(true);
+    slot.finish(true, Made::ByCalls);
     assert!(slot.quiet().is_some());
 }
 
@@ -163,17 +163,17 @@ fn o6_a_retired_stream_has_one_last_position_shared_or_not() {
         let me = registry.open(1, shared).unwrap();
         let slot = registry.slot(me).unwrap();
         slot.start();
-        slot.finish(true);
-        let last = slot.retire();
+        slot.finish(true, Made::ByCalls);
+        let last = slot.retire(false);
         assert!(slot.is_retired());
         assert_eq!(slot.position(), last);
-        assert_eq!(slot.retire(), last);
+        assert_eq!(slot.retire(false), last);
         registry.learn_answered(&Frontier::from(Point { stream: me, mark: last }));
         registry.close(me);
         assert_eq!(registry.open(1, false), Some(me));
         assert!(!slot.is_retired());
         slot.start();
-        assert_eq!(slot.finish(true), Some(last + 1));
+        assert_eq!(slot.finish(true, Made::ByCalls), Some(last + 1));
     }
 }
 
@@ -211,7 +211,7 @@ fn o12_a_thousand_streams_one_after_the_other_take_one_slot() {
         let me = registry.open(1, false).unwrap();
         let slot = registry.slot(me).unwrap();
         slot.start();
-        let mark = slot.finish(true).unwrap();
+        let mark = slot.finish(true, Made::ByCalls).unwrap();
         registry.learn_answered(&Frontier::from(Point { stream: me, mark }));
         registry.close(me);
         assert_eq!(me.index(), 0);

@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     /// Say where a recorded program could wait without standing still, and what that would save
     Advise(AdviseArguments),
+    /// Draw a PyTorch memory snapshot: one interactive page, and pictures
+    Report(ReportArguments),
     /// Say which devices there are
     Devices(DevicesArguments),
 }
@@ -78,6 +80,36 @@ pub(crate) struct AdviseArguments {
     /// Which device's trace of a snapshot to take; by default the first that has one
     #[arg(long, value_name = "N")]
     pub(crate) trace_device: Option<usize>,
+    /// Print one line of JSON and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What `report` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// A memory snapshot: .pickle, also compressed with gzip, xz or zstd
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where the page goes; `-` is the standard output
+    #[arg(long, short, value_name = "FILE", default_value = "report.html")]
+    pub(crate) output: PathBuf,
+    /// Draw memory over time as SVG too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Draw memory over time as PNG too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) png: Option<PathBuf>,
+    /// Which frames own what is allocated below them, matched against `file:line name`; by default
+    /// the innermost outside PyTorch and installed packages
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) owner: Option<String>,
+    /// Which device of the snapshot; by default the first that has a trace
+    #[arg(long, visible_alias = "trace-device", value_name = "N")]
+    pub(crate) device: Option<usize>,
     /// Print one line of JSON and nothing else
     #[arg(long)]
     pub(crate) json: bool,

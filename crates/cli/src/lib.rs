@@ -40,6 +40,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             command::replay::run(&arguments)
         }
         Ok(Command::Advise(arguments)) => command::advise::run(&arguments),
+        Ok(Command::Report(arguments)) => command::report::run(&arguments),
         Ok(Command::Devices(arguments)) => command::devices::run(&arguments),
         Err(ended) => ended,
     };

@@ -47,6 +47,8 @@ mod number;
 #[cfg(feature = "files")]
 mod operations;
 #[cfg(feature = "files")]
+mod owner;
+#[cfg(feature = "files")]
 mod summary;
 
 #[cfg(feature = "files")]
@@ -56,5 +58,7 @@ pub use initial::InitialBlock;
 pub use number::{BlockNumber, StreamNumber};
 #[cfg(feature = "files")]
 pub use operations::{Operation, Operations};
+#[cfg(feature = "files")]
+pub use owner::{OpenAnnotations, OwnerId, Owners, Pattern, is_own_file, size_class};
 #[cfg(feature = "files")]
 pub use summary::{ActionCounts, Peaks, Summary, page_floor_bytes, rounded_bytes};

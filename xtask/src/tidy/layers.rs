@@ -40,6 +40,7 @@ const LAYERS: &[Layer] = &[
     beside("trace", 1, &[]),
     beside("pytorch-model", 2, &["trace"]),
     beside("replay", 6, &["trace", "allocator", "pytorch-model"]),
+    beside("report", 2, &["trace"]),
     layer("cli", 7),
     beside("patterns", 6, &["wellspring"]),
     beside("cudarc-adapter", 6, &["cuda-sys", "wellspring"]),

@@ -10,4 +10,5 @@ mod command;
 mod devices;
 mod lines;
 mod pickle;
+mod report;
 mod traces;

@@ -1,0 +1,142 @@
+//! `report`: a memory snapshot as one interactive page, and as pictures.
+
+use std::path::{Path, PathBuf};
+
+use regex_lite::Regex;
+use report::{Figures, Options, Report};
+use serde::Serialize;
+use trace::pytorch::{ReadOptions, Snapshot};
+use trace::{AnyTrace, read_any};
+
+use crate::arguments::ReportArguments;
+use crate::ending::{Ending, Failure};
+use crate::output::{self, printable};
+use crate::progress::Bars;
+
+/// Raised when a field changes its meaning.
+const SCHEMA: u32 = 1;
+/// Stands for the standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Draws a report as told.
+pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
+    let owner = arguments.owner.as_deref().map(pattern).transpose()?;
+    let goes_to_stdout = arguments.output == Path::new(STANDARD_OUTPUT);
+    if goes_to_stdout && arguments.json {
+        let message = "the page and --json cannot both go to the standard output";
+        return Err(Failure::bad_input(message));
+    }
+    let bars = Bars::new(arguments.quiet);
+    let snapshot = read(arguments, bars)?;
+    let bar = bars.phase("drawing");
+    let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
+    let name = arguments.file.file_name().unwrap_or(arguments.file.as_os_str());
+    let title = name.to_string_lossy();
+    let options = Options {
+        title: &title,
+        device: arguments.device,
+        owner: owner.is_some().then_some(&matches),
+    };
+    let drawn = Report::of(&snapshot, &options)
+        .map_err(|error| Failure::bad_input(format_args!("{} {error}", shown(&arguments.file))))?;
+    bar.show(1, 3);
+    let mut files = Vec::new();
+    if let Some(file) = &arguments.svg {
+        files.push(write(file, drawn.svg().as_bytes())?);
+    }
+    if let Some(file) = &arguments.png {
+        files.push(write(file, &drawn.png().map_err(Failure::faulty)?)?);
+    }
+    bar.show(2, 3);
+    let page = drawn.html();
+    if goes_to_stdout {
+        output::result(&page)?;
+        return Ok(Ending::Done);
+    }
+    files.insert(0, write(&arguments.output, page.as_bytes())?);
+    drop(bar);
+    output::result(&told(&drawn.figures(), &files, arguments.json)?)?;
+    Ok(Ending::Done)
+}
+
+fn pattern(text: &str) -> Result<Regex, Failure> {
+    Regex::new(text).map_err(|error| {
+        let text = printable(text);
+        Failure::bad_input(format_args!("--owner {text} is no regular expression: {error}"))
+    })
+}
+
+fn read(arguments: &ReportArguments, bars: Bars) -> Result<Snapshot, Failure> {
+    let file = shown(&arguments.file);
+    let bar = bars.phase("reading");
+    let mut progress = |done, all| bar.show(done, all);
+    let read = read_any(&arguments.file, &ReadOptions::default(), Some(&mut progress));
+    match read.map_err(|error| Failure::bad_input(format_args!("{file} {error}")))? {
+        AnyTrace::Snapshot(snapshot) => Ok(snapshot),
+        AnyTrace::Recording(_) => Err(Failure::bad_input(format_args!(
+            "{file} is a stream trace; a report is drawn of a PyTorch memory snapshot"
+        ))),
+    }
+}
+
+/// A file that was written.
+#[derive(Debug, Serialize)]
+struct Written {
+    file: String,
+    bytes: usize,
+}
+
+fn write(file: &PathBuf, content: &[u8]) -> Result<Written, Failure> {
+    let shown = shown(file);
+    std::fs::write(file, content)
+        .map_err(|error| Failure::faulty(format_args!("{shown} cannot be written: {error}")))?;
+    Ok(Written { file: shown, bytes: content.len() })
+}
+
+fn shown(file: &Path) -> String {
+    printable(&file.display().to_string())
+}
+
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    schema: u32,
+    device: usize,
+    events: usize,
+    blocks: usize,
+    owners: usize,
+    peak_active_bytes: u64,
+    peak_reserved_bytes: u64,
+    out_of_memory: usize,
+    files: &'a [Written],
+}
+
+fn told(figures: &Figures, files: &[Written], as_json: bool) -> Result<String, Failure> {
+    if as_json {
+        let told = Told {
+            schema: SCHEMA,
+            device: figures.device,
+            events: figures.event_count,
+            blocks: figures.block_count,
+            owners: figures.owner_count,
+            peak_active_bytes: figures.peak_active_bytes,
+            peak_reserved_bytes: figures.peak_reserved_bytes,
+            out_of_memory: figures.out_of_memory_count,
+            files,
+        };
+        return Ok(serde_json::to_string(&told).map_err(Failure::faulty)? + "\n");
+    }
+    let mut text = format!(
+        "device {}: {} blocks in {} events, peak active {} MiB, peak reserved {} MiB, out of \
+         memory {} times\n",
+        figures.device,
+        figures.block_count,
+        figures.event_count,
+        figures.peak_active_bytes >> 20,
+        figures.peak_reserved_bytes >> 20,
+        figures.out_of_memory_count,
+    );
+    for written in files {
+        text += &format!("{} ({} KiB)\n", written.file, written.bytes.div_ceil(1024));
+    }
+    Ok(text)
+}

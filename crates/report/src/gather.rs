@@ -1,0 +1,282 @@
+//! Brings together what a report shows of one device: lives, ranges, owners, stacks, annotations.
+
+use std::collections::HashMap;
+
+use trace::pytorch::{
+    Action, DeviceTrace, Entry, Frame, ReadError, Segment, Snapshot, StackId, Stage,
+};
+use trace::{OpenAnnotations, Owners, is_own_file};
+
+use crate::history::{History, Moment, NEVER, moment};
+use crate::holes::{self, Sample};
+use crate::levels::Levels;
+use crate::ranges::{self, Change, Range};
+use crate::{Figures, Options};
+
+/// Everything that is drawn.
+#[derive(Debug, Clone)]
+pub(crate) struct Gathered {
+    pub(crate) title: String,
+    pub(crate) device: usize,
+    pub(crate) history: History,
+    pub(crate) levels: Levels,
+    pub(crate) ranges: Vec<Range>,
+    pub(crate) unmapped: Vec<(Moment, i128)>,
+    pub(crate) samples: Vec<Sample>,
+    /// The owner of each life.
+    pub(crate) owners: Vec<usize>,
+    pub(crate) owner_names: Vec<String>,
+    pub(crate) stacks: Stacks,
+    pub(crate) annotations: Vec<Annotation>,
+    /// What a reader should know of this trace.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A named part of the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Annotation {
+    pub(crate) name: String,
+    pub(crate) from: Moment,
+    pub(crate) to: Moment,
+    /// How many others it lies in.
+    pub(crate) depth: usize,
+}
+
+/// The stacks that are used, each frame and text once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stacks {
+    pub(crate) texts: Vec<String>,
+    /// File, line, name, and whether it is the program's own.
+    pub(crate) frames: Vec<(usize, u32, usize, bool)>,
+    /// Frames of each stack, innermost first.
+    pub(crate) stacks: Vec<Vec<usize>>,
+    numbers: HashMap<StackId, usize>,
+    frame_numbers: HashMap<(usize, u32, usize), usize>,
+    text_numbers: HashMap<String, usize>,
+}
+
+impl Stacks {
+    /// The number of a stack that was taken in.
+    pub(crate) fn number(&self, stack: Option<StackId>) -> Option<usize> {
+        stack.and_then(|stack| self.numbers.get(&stack).copied())
+    }
+
+    fn take(&mut self, snapshot: &Snapshot, stack: Option<StackId>) {
+        let Some(stack) = stack else { return };
+        if self.numbers.contains_key(&stack) {
+            return;
+        }
+        let frames = snapshot.stacks.frames(stack).map(|frame| self.frame(&frame)).collect();
+        self.numbers.insert(stack, self.stacks.len());
+        self.stacks.push(frames);
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> usize {
+        let key = (self.text(frame.file), frame.line, self.text(frame.name));
+        let next = self.frames.len();
+        let number = *self.frame_numbers.entry(key).or_insert(next);
+        if number == next {
+            self.frames.push((key.0, key.1, key.2, is_own_file(frame.file)));
+        }
+        number
+    }
+
+    fn text(&mut self, text: &str) -> usize {
+        if let Some(number) = self.text_numbers.get(text) {
+            return *number;
+        }
+        self.text_numbers.insert(text.to_owned(), self.texts.len());
+        self.texts.push(text.to_owned());
+        self.texts.len() - 1
+    }
+}
+
+impl Gathered {
+    pub(crate) fn figures(&self) -> Figures {
+        Figures {
+            device: self.device,
+            event_count: self.history.events.len(),
+            block_count: self.history.lives.len(),
+            owner_count: self.owner_names.len(),
+            peak_active_bytes: self.levels.peak_active_bytes,
+            peak_reserved_bytes: self.levels.peak_reserved_bytes,
+            out_of_memory_count: self.history.failed.len(),
+        }
+    }
+}
+
+/// Gathers a report's content.
+pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathered, ReadError> {
+    let mut notes = Vec::new();
+    let (device, history, changes) = match snapshot.trace(options.device) {
+        Ok(trace) => of_trace(&trace, &mut notes),
+        Err(error) => of_segments(snapshot, options.device, error, &mut notes)?,
+    };
+    let segments = || snapshot.segments.iter().filter(|segment| segment.device == device);
+    let ranges = ranges::ranges(segments(), &changes);
+    let unmapped = ranges::unmapped_steps(&ranges, &changes);
+    let levels = Levels::of(&history, &ranges);
+    let samples = holes::samples(&history, &ranges, levels.peak_moment);
+    let (owners, owner_names) = owners(snapshot, device, &history, options);
+    let mut stacks = Stacks::default();
+    for life in &history.lives {
+        stacks.take(snapshot, life.stack);
+    }
+    for failed in &history.failed {
+        stacks.take(snapshot, failed.stack);
+    }
+    let annotations = annotations(snapshot, device, &history);
+    let title = if options.title.is_empty() { "GPU memory" } else { options.title }.to_owned();
+    Ok(Gathered {
+        title,
+        device,
+        history,
+        levels,
+        ranges,
+        unmapped,
+        samples,
+        owners,
+        owner_names,
+        stacks,
+        annotations,
+        notes,
+    })
+}
+
+fn of_trace(trace: &DeviceTrace<'_>, notes: &mut Vec<String>) -> (usize, History, Vec<Change>) {
+    let history = History::of(trace);
+    if 0 < history.initial_count {
+        notes.push(format!(
+            "The trace lost its beginning or was started late: {} blocks were in use before its \
+             first entry, rebuilt from the segments at its end.",
+            history.initial_count
+        ));
+    }
+    if 0 < history.unmatched_count {
+        notes.push(format!(
+            "{} entries free blocks that the trace does not know; they are left out.",
+            history.unmatched_count
+        ));
+    }
+    let changes = changes(trace.entries(), &history);
+    (trace.device(), history, changes)
+}
+
+/// A device without a trace has one moment: that of the snapshot.
+fn of_segments(
+    snapshot: &Snapshot,
+    device: Option<usize>,
+    error: ReadError,
+    notes: &mut Vec<String>,
+) -> Result<(usize, History, Vec<Change>), ReadError> {
+    let has = |device: usize| snapshot.segments.iter().any(|segment| segment.device == device);
+    let first = snapshot.segments.first().map(|segment: &Segment| segment.device);
+    let Some(device) = device.or(first).filter(|device| has(*device)) else {
+        return Err(error);
+    };
+    notes.push(
+        "No trace was recorded, so there is one moment only: that of the snapshot. Call \
+         torch.cuda.memory._record_memory_history() before the part that matters."
+            .to_owned(),
+    );
+    let segments = snapshot.segments.iter().filter(|segment| segment.device == device);
+    Ok((device, History::of_segments(segments), Vec::new()))
+}
+
+/// The changes of what is held, each with the moment after it.
+fn changes(entries: &[Entry], history: &History) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut index = 0;
+    for (event, at) in history.events.iter().zip(1_usize..) {
+        let Some(entry) = entries.get(index) else { break };
+        index += event.kind.entry_count();
+        let (is_gain, is_expandable) = match entry.action {
+            Action::SegmentAlloc => (true, false),
+            Action::SegmentFree => (false, false),
+            Action::SegmentMap => (true, true),
+            Action::SegmentUnmap => (false, true),
+            Action::Alloc
+            | Action::Free
+            | Action::FreeRequested
+            | Action::FreeCompleted
+            | Action::Snapshot
+            | Action::OutOfMemory
+            | Action::Annotate
+            | Action::Other(_) => continue,
+        };
+        let Entry { address, bytes, stream, pool, .. } = *entry;
+        changes.push(Change {
+            moment: moment(at),
+            address,
+            bytes,
+            stream,
+            pool: pool.unwrap_or((0, 0)),
+            is_gain,
+            is_expandable,
+        });
+    }
+    changes
+}
+
+/// The owner of each life, and the name of each owner.
+fn owners(
+    snapshot: &Snapshot,
+    device: usize,
+    history: &History,
+    options: &Options<'_>,
+) -> (Vec<usize>, Vec<String>) {
+    let mut owners = Owners::new(snapshot, options.owner);
+    let mut open = OpenAnnotations::new(snapshot, device);
+    let found = history.lives.iter().map(|life| {
+        // What was there before the trace belongs to no annotation that is known.
+        let event = usize::try_from(life.from).ok().and_then(|from| from.checked_sub(1));
+        let event = event.and_then(|event| history.events.get(event));
+        let annotation = event.and_then(|event| open.at(event.time_us));
+        owners.of(life.stack, life.requested_bytes, annotation).index()
+    });
+    let found = found.collect();
+    (found, owners.names().to_vec())
+}
+
+/// Annotations as parts of the time, outermost first where they begin together.
+fn annotations(snapshot: &Snapshot, device: usize, history: &History) -> Vec<Annotation> {
+    let mut latest = i64::MIN;
+    let times: Vec<i64> = history
+        .events
+        .iter()
+        .map(|event| {
+            latest = latest.max(event.time_us);
+            latest
+        })
+        .collect();
+    let at = |time_us: i64| moment(times.partition_point(|time| *time <= time_us));
+    let mut sorted: Vec<_> = snapshot
+        .annotations
+        .iter()
+        .filter(|it| it.device.is_none_or(|its| its == device))
+        .collect();
+    sorted.sort_by_key(|it| it.time_us);
+    let mut list: Vec<Annotation> = Vec::new();
+    let mut open: Vec<usize> = Vec::new();
+    for annotation in sorted {
+        let name = snapshot.texts.get(annotation.name);
+        match annotation.stage {
+            Stage::Start => {
+                let (from, depth) = (at(annotation.time_us), open.len());
+                open.push(list.len());
+                list.push(Annotation { name: name.to_owned(), from, to: NEVER, depth });
+            }
+            Stage::End => {
+                let named = |number: &usize| list.get(*number).is_some_and(|it| it.name == name);
+                if let Some(place) = open.iter().rposition(named)
+                    && let Some(ended) = list.get_mut(open.remove(place))
+                {
+                    ended.to = at(annotation.time_us);
+                }
+            }
+            Stage::Other => {}
+        }
+    }
+    list.retain(|it| it.from < it.to);
+    list
+}

@@ -1,0 +1,124 @@
+//! Draws a memory snapshot: one interactive page, and pictures of memory over time.
+//!
+//! Start with [`Report::of`]. [`Report::html`] is one file that needs no network: the recorded
+//! lives of all blocks, packed, and a program in JavaScript that draws them; [`Report::svg`] and
+//! `Report::png` are its main picture for issues and papers.
+//!
+//! `history` turns a trace into lives, `ranges` into what was held from the driver, `holes` says
+//! how broken up the free part is, `gather` brings these together with owners, stacks and
+//! annotations, `pack` writes all that for the page, `page` puts the page together; `levels`,
+//! `picture`, `svg` and `png` draw without a browser. The page's own files are in `assets`.
+//!
+//! It knows nothing of command lines, devices or our own allocator, and opens no file. Its
+//! invariants:
+//! - text of a snapshot never becomes markup or program, neither in the page nor in a picture;
+//! - size and time are proportional to the trace, and no value in it makes arithmetic fail;
+//! - no peak is lost to drawing: what stands for several moments is the highest of them.
+#![forbid(unsafe_code)]
+
+mod gather;
+mod history;
+mod holes;
+mod levels;
+mod pack;
+mod page;
+mod picture;
+#[cfg(feature = "png")]
+mod png;
+mod ranges;
+mod svg;
+
+use trace::Pattern;
+use trace::pytorch::{ReadError, Snapshot};
+
+#[cfg(feature = "png")]
+pub use png::PngError;
+
+/// What a report is made of, besides the snapshot.
+#[derive(Clone, Copy, Default)]
+#[allow(missing_debug_implementations, reason = "a pattern is a function")]
+pub struct Options<'a> {
+    /// What stands on top, such as the name of the file.
+    pub title: &'a str,
+    /// The device; by default the first that has a trace, or else a segment.
+    pub device: Option<usize>,
+    /// Says which frames are owners; by default those of the program itself.
+    pub owner: Option<Pattern<'a>>,
+}
+
+/// A snapshot's device, ready to be drawn.
+///
+/// ```
+/// use report::{Options, Report};
+/// use trace::pytorch::{ReadOptions, read_file};
+///
+/// # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces");
+/// # let file = std::path::Path::new(folder).join("graphs.pickle.zst");
+/// let snapshot = read_file(&file, &ReadOptions::default(), None)?;
+/// let report = Report::of(&snapshot, &Options { title: "graphs", ..Options::default() })?;
+/// assert!(report.html().starts_with("<!doctype html>"));
+/// assert!(report.svg().starts_with("<svg "));
+/// # Ok::<(), trace::pytorch::ReadError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Report {
+    gathered: gather::Gathered,
+}
+
+/// What a report shows, in figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Index of the device.
+    pub device: usize,
+    /// Events; a free whose completion follows directly is one.
+    pub event_count: usize,
+    /// Blocks, those from before the trace included.
+    pub block_count: usize,
+    /// Owners of blocks.
+    pub owner_count: usize,
+    /// The most bytes of blocks that were allocated or pending.
+    pub peak_active_bytes: u64,
+    /// The most bytes held from the driver.
+    pub peak_reserved_bytes: u64,
+    /// Requests that found no room.
+    pub out_of_memory_count: usize,
+}
+
+impl Report {
+    /// Gathers what is to be drawn. Takes some hundred bytes of memory for each block.
+    ///
+    /// # Errors
+    /// [`ReadError::NoSuchDevice`] and [`ReadError::NoHistoryOnDevice`] if the device asked for has
+    /// neither a trace nor a segment. A device with segments alone gives a report of one moment.
+    pub fn of(snapshot: &Snapshot, options: &Options<'_>) -> Result<Self, ReadError> {
+        Ok(Self { gathered: gather::gather(snapshot, options)? })
+    }
+
+    /// What is shown, in figures.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.gathered.figures()
+    }
+
+    /// The page: one file, to be opened from a disk.
+    #[must_use]
+    pub fn html(&self) -> String {
+        page::page(&self.gathered)
+    }
+
+    /// Memory over time as a picture of lines and areas.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        svg::svg(&picture::picture(&self.gathered))
+    }
+
+    /// The same picture in pixels.
+    ///
+    /// # Errors
+    /// [`PngError`] if the picture cannot be encoded.
+    #[cfg(feature = "png")]
+    pub fn png(&self) -> Result<Vec<u8>, PngError> {
+        png::png(&picture::picture(&self.gathered))
+    }
+}

@@ -1,0 +1,250 @@
+//! The page in a browser: what it computes, how it answers, and that nothing goes wrong.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::made_up::{Step, report, segment, snapshot, step};
+use crate::pictures::recorded;
+
+/// The traces that lie in the repository, and whether frees wait for other streams there.
+const TRACES: &[(&str, bool)] = &[
+    ("expandable", false),
+    ("gnn_train", false),
+    ("gpt_train", false),
+    ("graphs", false),
+    ("oom_frames", false),
+    ("side_stream", true),
+    ("streams", true),
+];
+
+/// Where pages and screenshots lie, to be looked at.
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-pages");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn write(name: &str, html: &str) -> PathBuf {
+    let file = folder().join(format!("{name}.html"));
+    std::fs::write(&file, html).unwrap();
+    file
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The middle of an element, and its size.
+fn place(browser: &mut Browser, id: &str) -> (f64, f64, f64, f64) {
+    let script = format!(
+        "(() => {{ const it = document.getElementById('{id}'); it.scrollIntoView({{block: 'nearest'}}); \
+         const box = it.getBoundingClientRect(); \
+         return [box.left + box.width / 2, box.top + box.height / 2, box.width, box.height]; }})()"
+    );
+    let place = browser.drawn(&script);
+    (number(&place[0]), number(&place[1]), number(&place[2]), number(&place[3]))
+}
+
+fn state(browser: &mut Browser, name: &str) -> Value {
+    browser.drawn("wellspring.state()")[name].clone()
+}
+
+/// How many colors a canvas shows; one that is blank shows at most one.
+fn color_count(browser: &mut Browser, id: &str) -> f64 {
+    let script = format!(
+        "(() => {{ const it = document.getElementById('{id}'); \
+         const pixels = new Uint32Array(it.getContext('2d').getImageData(0, 0, it.width, it.height).data.buffer); \
+         return new Set(pixels).size; }})()"
+    );
+    number(&browser.drawn(&script))
+}
+
+#[test]
+fn every_recorded_trace_opens_and_answers() {
+    let Some(mut browser) = Browser::start() else { return };
+    for &(name, has_pending) in TRACES {
+        let report = recorded(name);
+        let file = write(name, &report.html());
+        browser.resize(1400, 1100);
+        browser.prefer("light");
+        browser.open(&file, "");
+        let figures = report.figures();
+        let peak = browser.evaluate("wellspring.seriesOf('state').peakTotal");
+        assert_eq!(peak, json!(figures.peak_active_bytes), "{name}");
+        let reserved = browser.evaluate("Math.max(...wellspring.model().reserved.levels)");
+        assert_eq!(reserved, json!(figures.peak_reserved_bytes), "{name}");
+        let counts = browser.evaluate("wellspring.model().counts");
+        assert_eq!(counts["lives"], json!(figures.block_count), "{name}");
+        check_moments(&mut browser, name);
+        check_views(&mut browser, name, has_pending);
+        let picture = browser.screenshot();
+        std::fs::write(folder().join(format!("{name}.png")), picture).unwrap();
+        assert!(browser.errors().is_empty(), "{name}: {:?}", browser.errors());
+    }
+}
+
+/// At any moment levels, live blocks and segments tell the same bytes, and no two blocks overlap.
+fn check_moments(browser: &mut Browser, name: &str) {
+    let script = "(() => { const { life, end } = wellspring.model(); const wrong = []; \
+        for (let step = 0; step <= 20; step += 1) { \
+          const moment = Math.floor((end * step) / 20); \
+          const live = wellspring.liveAt(moment).reduce((sum, it) => sum + life.bytes[it], 0); \
+          for (const mode of ['state', 'stream', 'owner']) { \
+            const levels = wellspring.levelsAt(wellspring.seriesOf(mode), moment); \
+            const sum = levels.reduce((all, level) => all + level, 0); \
+            if (sum !== live) wrong.push([moment, mode, sum, live]); } \
+          const segments = wellspring.segmentsAt(moment); \
+          const placed = segments.reduce((sum, it) => sum + it.used, 0); \
+          if (placed !== live) wrong.push([moment, 'placed', placed, live]); \
+          for (const { blocks } of segments) blocks.forEach((block, place) => { \
+            const next = blocks[place + 1]; \
+            if (next !== undefined && life.address[next] < life.address[block] + life.bytes[block]) \
+              wrong.push([moment, 'overlap', block, next]); }); \
+        } return wrong; })()";
+    assert_eq!(browser.evaluate(script), json!([]), "{name}");
+}
+
+/// Every division and every view draws something.
+fn check_views(browser: &mut Browser, name: &str, has_pending: bool) {
+    for mode in ["stream", "owner", "pending", "state"] {
+        browser.evaluate(&format!("location.hash = '#mode={mode}'"));
+        browser.drawn("0");
+        let colors = color_count(browser, "timeline");
+        assert!(3.0 < colors, "{name}, {mode}: {colors} colors");
+    }
+    for (view, canvas) in [("flame", "flame"), ("segments", "segments")] {
+        browser.evaluate(&format!("location.hash = '#view={view}'"));
+        browser.drawn("0");
+        assert_eq!(state(browser, "view"), view, "{name}");
+        let colors = color_count(browser, canvas);
+        assert!(2.0 < colors, "{name}, {view}: {colors} colors");
+    }
+    for (view, part) in [("holders", "Top holders at the peak"), ("waiting", "does not say which")]
+    {
+        browser.evaluate(&format!("location.hash = '#view={view}'"));
+        let text = browser.drawn(&format!("document.getElementById('view-{view}').textContent"));
+        assert!(text.as_str().unwrap().contains(part), "{name}, {view}: {text}");
+    }
+    let disabled = browser.evaluate("document.querySelector('[data-value=pending]').disabled");
+    assert_eq!(disabled, json!(!has_pending), "{name}");
+}
+
+#[test]
+fn keys_wheel_and_clicks_move_the_view() {
+    let Some(mut browser) = Browser::start() else { return };
+    let file = write("keys", &recorded("streams").html());
+    browser.open(&file, "");
+    let peak = number(&state(&mut browser, "t"));
+    browser.press("ArrowLeft");
+    assert_eq!(number(&state(&mut browser, "t")), peak - 1.0);
+    browser.press("Home");
+    assert_eq!(number(&state(&mut browser, "t")), 0.0);
+    browser.press("p");
+    assert_eq!(number(&state(&mut browser, "t")), peak);
+    for (key, mode) in [("2", "stream"), ("3", "owner"), ("4", "pending"), ("1", "state")] {
+        browser.press(key);
+        assert_eq!(state(&mut browser, "mode"), mode);
+    }
+    let width =
+        |browser: &mut Browser| number(&state(browser, "to")) - number(&state(browser, "from"));
+    let whole = width(&mut browser);
+    browser.press("+");
+    assert!(width(&mut browser) < whole * 0.6);
+    browser.press("0");
+    assert_eq!(width(&mut browser), whole);
+    let (x, y, across, _) = place(&mut browser, "timeline");
+    browser.wheel(x, y, -400.0);
+    assert!(width(&mut browser) < whole * 0.6, "the wheel zooms in");
+    let from = number(&state(&mut browser, "from"));
+    browser.drag((x, y), (x - across / 5.0, y));
+    assert!(from < number(&state(&mut browser, "from")), "a drag moves the view");
+    browser.press("0");
+    browser.click(x, y);
+    let middle = number(&state(&mut browser, "t"));
+    assert!(whole * 0.4 < middle && middle < whole * 0.6, "a click at the middle chose {middle}");
+    browser.drag((x, y), (x + across / 4.0, y));
+    assert!(width(&mut browser) < whole * 0.4, "a drag over the whole chooses a part");
+    browser.press("?");
+    assert_eq!(browser.drawn("document.getElementById('help').open"), true);
+    assert!(browser.errors().is_empty(), "{:?}", browser.errors());
+}
+
+#[test]
+fn a_block_is_found_by_click_and_by_address() {
+    let Some(mut browser) = Browser::start() else { return };
+    let steps = [
+        step("segment_alloc", 1 << 30, 20 << 20),
+        Step {
+            frames: vec![("/home/me/train.py", 42, "step")],
+            ..step("alloc", 1 << 30, 20 << 20)
+        },
+        step("free_requested", 1 << 30, 20 << 20),
+        step("alloc", 7, 512),
+        step("free_completed", 1 << 30, 20 << 20),
+    ];
+    let snapshot = snapshot(vec![segment(1 << 30, 20 << 20, &[])], &steps, vec![]);
+    let file = write("block", &report(&snapshot).html());
+    browser.open(&file, "#view=segments&t=2");
+    let (x, _, _, _) = place(&mut browser, "segments");
+    let row = "document.getElementById('segments').getBoundingClientRect().top + 10";
+    let y = number(&browser.drawn(row));
+    browser.click(x + 150.0, y);
+    assert_eq!(state(&mut browser, "block"), "0x40000000");
+    assert_eq!(state(&mut browser, "view"), "block");
+    let text = browser.drawn("document.getElementById('view-block').textContent");
+    for part in
+        ["0x40000000", "event 2, 10 µs", "event 3, 20 µs", "event 5, 40 µs", "me/train.py:42 step"]
+    {
+        assert!(text.as_str().unwrap().contains(part), "no `{part}` in {text}");
+    }
+    browser.open(&file, "#search=0x40000fff&theme=dark");
+    assert_eq!(state(&mut browser, "block"), "0x40000000", "an address inside names the block");
+    assert_eq!(state(&mut browser, "theme"), "dark");
+    assert!(browser.errors().is_empty(), "{:?}", browser.errors());
+}
+
+#[test]
+fn a_dark_page_is_dark_and_a_narrow_one_is_not_wider_than_its_window() {
+    let Some(mut browser) = Browser::start() else { return };
+    let file = write("narrow", &recorded("oom_frames").html());
+    for (scheme, width) in [("light", 1400), ("dark", 1400), ("light", 420), ("dark", 420)] {
+        browser.resize(width, 1100);
+        browser.prefer(scheme);
+        browser.open(&file, "");
+        let paper = browser.drawn("getComputedStyle(document.body).backgroundColor");
+        assert_eq!(paper == "rgb(255, 255, 255)", scheme == "light", "{paper}");
+        for view in ["flame", "segments", "holders", "waiting", "block"] {
+            browser.evaluate(&format!("location.hash = '#view={view}'"));
+            browser.drawn("0");
+            let over = browser.drawn("document.documentElement.scrollWidth - innerWidth");
+            assert!(number(&over) <= 0.0, "{scheme}, {width}, {view}: {over} pixels too wide");
+            let picture = browser.screenshot();
+            let name = format!("oom_frames-{scheme}-{width}-{view}.png");
+            std::fs::write(folder().join(name), picture).unwrap();
+            assert_eq!(state(&mut browser, "view"), view);
+            assert!(browser.errors().is_empty(), "{:?}", browser.errors());
+        }
+    }
+}
+
+#[test]
+fn a_page_that_fails_is_seen_to_fail() {
+    let Some(mut browser) = Browser::start() else { return };
+    let steps = [step("alloc", 0, 512)];
+    let html = report(&snapshot(vec![], &steps, vec![])).html();
+    let marked = "document.documentElement.dataset.ready";
+    for (name, fault) in [
+        ("thrown", "setTimeout(() => { throw new Error('on purpose'); }, 0);"),
+        ("said", "console.error('on purpose');"),
+        ("asked", "fetch('http://localhost:9/').catch(() => {});"),
+    ] {
+        let broken = html.replacen(marked, &format!("{fault} {marked}"), 1);
+        assert_ne!(broken, html);
+        let file = write(name, &broken);
+        browser.open(&file, "");
+        browser.drawn("0");
+        assert!(!browser.errors().is_empty(), "{name} went unseen");
+    }
+}

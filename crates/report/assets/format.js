@@ -11,7 +11,7 @@ function bytesText(bytes) {
     unit += 1;
   }
   const digits = unit === 0 || 100 <= value ? 0 : value < 10 ? 2 : 1;
-  return `${sign}${value.toFixed(digits).replace(/\.0+$/, "")} ${UNITS[unit]}`;
+  return `${sign}${value.toFixed(digits).replace(/\.?0+$/, (zeros) => (digits === 0 ? zeros : ""))} ${UNITS[unit]}`;
 }
 
 function countText(count) {

@@ -1,7 +1,9 @@
 // The segments of a moment, each a row: blocks as rectangles, holes left open.
 
 const SEGMENT_ROW = 20;
-const SEGMENT_LABEL = 250;
+const SEGMENT_LABEL = 170;
+const SEGMENT_LABEL_MORE = 330;
+const SEGMENT_HEIGHT_MAX = 420;
 const segmentMap = { rows: [], moment: -1, order: "", hits: [] };
 
 function segmentRows() {
@@ -25,9 +27,14 @@ function drawSegments() {
   const rows = segmentRows();
   const scroll = byId("segment-scroll");
   byId("segment-height").style.height = `${rows.length * SEGMENT_ROW + 8}px`;
+  const shown = Math.max(60, Math.min(SEGMENT_HEIGHT_MAX, rows.length * SEGMENT_ROW + 10));
+  scroll.style.height = `${shown}px`;
+  byId("segments").style.height = `${shown - 2}px`;
+  byId("segments").style.marginBottom = `${2 - shown}px`;
   const { context, width, height } = prepareCanvas(byId("segments"));
   context.clearRect(0, 0, width, height);
-  const label = Math.min(SEGMENT_LABEL, width * 0.4);
+  const tellsMore = 1 < model.streams.length || 1 < model.pools.length;
+  const label = Math.min(tellsMore ? SEGMENT_LABEL_MORE : SEGMENT_LABEL, width * 0.45);
   const room = width - label - 10;
   const most = rows.reduce((sum, row) => Math.max(sum, row.bytes), 1);
   const isOneScale = byId("segment-scale").checked;

@@ -102,6 +102,7 @@ function drawTimeline() {
   timeline.drawn = { ...scale, image: copyOf(canvas) };
   drawOverlay();
   drawFragmentation();
+  refineHoles();
   drawLegend();
 }
 
@@ -115,7 +116,7 @@ function copyOf(canvas) {
 
 function drawGrid(context, { most, frame }) {
   context.textAlign = "right";
-  for (const level of ticks(0, most, frame.height, 44, true)) {
+  for (const level of ticks(0, most, frame.height, 30, true)) {
     const y = frame.top + frame.height * (1 - level / most);
     context.fillStyle = color("--line");
     context.fillRect(frame.left, Math.round(y), frame.width, 1);
@@ -168,7 +169,7 @@ function drawTimeAxis(context, frame, height) {
     const x = xOf(unit, frame);
     context.fillStyle = color("--quiet");
     context.fillRect(Math.round(x), frame.top + frame.height, 1, 4);
-    const text = unit === 0 ? "0" : isTime ? timeText(unit) : countText(unit);
+    const text = unit === 0 ? "0" : isTime ? timeText(unit).replace(/\.?0+ /, (zeros) => (zeros.startsWith(".") ? " " : zeros)) : countText(unit);
     const half = context.measureText(text).width / 2;
     const room = frame.left + frame.width + MARGIN.right - half;
     context.fillText(text, Math.min(Math.max(x, frame.left), room), y);
@@ -289,71 +290,6 @@ function drawChosen(context, frame) {
   context.fillRect(freed, y, Math.max(0, to - freed), 5);
 }
 
-// What is held and free, and how much of it lies together.
-function drawFragmentation() {
-  const { context, width, height } = prepareCanvas(byId("fragmentation"));
-  const frame = { left: MARGIN.left, top: 6, width: width - MARGIN.left - MARGIN.right, height: height - 12 };
-  const samples = model.holes;
-  const inView = samples.filter((it) => timeline.from <= unitOf(it[0]) && unitOf(it[0]) <= timeline.to);
-  const most = Math.max(1, ...(inView.length ? inView : samples).map((it) => it[1])) * 1.08;
-  context.fillStyle = color("--panel");
-  context.fillRect(frame.left, frame.top, frame.width, frame.height);
-  context.save();
-  context.beginPath();
-  context.rect(frame.left, frame.top, frame.width, frame.height);
-  context.clip();
-  const trace = (value, isArea, fill) => {
-    context.beginPath();
-    const y = (bytes) => frame.top + frame.height * (1 - bytes / most);
-    samples.forEach((sample, index) => {
-      const x = xOf(unitOf(sample[0]), frame);
-      if (index === 0) context.moveTo(x, isArea ? y(0) : y(value(sample)));
-      context.lineTo(x, y(value(sample)));
-      if (index + 1 === samples.length) {
-        const end = Math.max(x, frame.left + frame.width);
-        context.lineTo(end, y(value(sample)));
-        if (isArea) context.lineTo(end, y(0));
-      }
-    });
-    context[isArea ? "fillStyle" : "strokeStyle"] = fill;
-    if (isArea) context.fill();
-    else context.stroke();
-  };
-  context.lineWidth = 1.5;
-  trace((sample) => sample[1], true, color("--cached"));
-  trace((sample) => sample[2], false, color("--hole"));
-  context.fillStyle = color("--cursor");
-  context.fillRect(cursorX(frame) - 1, frame.top, 2, frame.height);
-  context.restore();
-  context.fillStyle = color("--quiet");
-  context.textAlign = "right";
-  for (const level of ticks(0, most, frame.height, 30, true).slice(0, 3)) {
-    const y = frame.top + frame.height * (1 - level / most);
-    context.fillText(level === 0 ? "0" : bytesText(level), frame.left - 7, Math.min(y, height - 8));
-  }
-}
-
-function holesAt(moment) {
-  let free = 0;
-  let largest = 0;
-  let count = 0;
-  for (const segment of segmentsAt(moment)) {
-    let at = segment.address;
-    const hole = (bytes) => {
-      if (bytes <= 0) return;
-      free += bytes;
-      count += 1;
-      largest = Math.max(largest, bytes);
-    };
-    for (const index of segment.blocks) {
-      hole(model.life.address[index] - at);
-      at = Math.max(at, model.life.address[index] + model.life.bytes[index]);
-    }
-    hole(segment.address + segment.bytes - at);
-  }
-  return { free, largest, count };
-}
-
 function drawLegend() {
   const series = seriesOf(timeline.mode);
   const levels = levelsAt(series, timeline.moment);
@@ -395,6 +331,7 @@ function setAxis(axis) {
   const [from, to] = [momentOf(timeline.from), momentOf(timeline.to)];
   const isAll = timeline.from === 0 && axisEnd() <= timeline.to;
   timeline.axis = axis;
+  forgetFineHoles();
   if (isAll) setView(0, axisEnd());
   else setView(unitOf(from), Math.max(unitOf(from) + 1, unitOf(to)));
   pressed("axes", axis);

@@ -109,7 +109,7 @@ impl Gathered {
 pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathered, ReadError> {
     let mut notes = Vec::new();
     let (device, history, changes) = match snapshot.trace(options.device) {
-        Ok(trace) => of_trace(&trace, &mut notes),
+        Ok(trace) => of_trace(snapshot, &trace, &mut notes),
         Err(error) => of_segments(snapshot, options.device, error, &mut notes)?,
     };
     let segments = || snapshot.segments.iter().filter(|segment| segment.device == device);
@@ -143,12 +143,21 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
     })
 }
 
-fn of_trace(trace: &DeviceTrace<'_>, notes: &mut Vec<String>) -> (usize, History, Vec<Change>) {
+fn of_trace(
+    snapshot: &Snapshot,
+    trace: &DeviceTrace<'_>,
+    notes: &mut Vec<String>,
+) -> (usize, History, Vec<Change>) {
     let history = History::of(trace);
     if 0 < history.initial_count {
+        let why = match snapshot.device_overflows.get(trace.device()) {
+            Some(Some(true)) => "The trace lost its beginning, because its ring was full",
+            Some(Some(false)) => "The trace was started late",
+            Some(None) | None => "The trace lost its beginning or was started late",
+        };
         notes.push(format!(
-            "The trace lost its beginning or was started late: {} blocks were in use before its \
-             first entry, rebuilt from the segments at its end.",
+            "{why}: {} blocks were in use before its first entry, rebuilt from the segments at \
+             its end.",
             history.initial_count
         ));
     }

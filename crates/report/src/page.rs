@@ -12,6 +12,7 @@ const PROGRAM: &[&str] = &[
     include_str!("../assets/model.js"),
     include_str!("../assets/series.js"),
     include_str!("../assets/timeline.js"),
+    include_str!("../assets/fragmentation.js"),
     include_str!("../assets/flame.js"),
     include_str!("../assets/segments.js"),
     include_str!("../assets/tables.js"),

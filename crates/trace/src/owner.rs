@@ -38,7 +38,7 @@ pub type Pattern<'a> = &'a dyn Fn(&str) -> bool;
 /// let snapshot = read_file(&file, &ReadOptions::default(), None)?;
 /// let mut owners = Owners::new(&snapshot, None);
 /// let owner = owners.of(None, 3 << 20, None);
-/// assert_eq!(owners.names()[owner.index()], "2 MiB to 4 MiB");
+/// assert_eq!(owners.names()[owner.index()], "size 2 MiB to 4 MiB");
 /// # Ok::<(), trace::pytorch::ReadError>(())
 /// ```
 #[allow(missing_debug_implementations, reason = "a pattern is a function")]
@@ -89,7 +89,7 @@ impl<'a> Owners<'a> {
         match (annotation, foreign) {
             (Some(annotation), _) => self.of_annotation(annotation),
             (None, Some(frame)) => self.numbered(frame.into()),
-            (None, None) => self.numbered(size_class(bytes)),
+            (None, None) => self.numbered(format!("size {}", size_class(bytes))),
         }
     }
 

@@ -113,15 +113,18 @@ pub(crate) fn annotation(name: &str, stage: &str, time_us: i64) -> Value {
 
 /// A snapshot of steps that are ten microseconds apart.
 pub(crate) fn snapshot(segments: Vec<Value>, steps: &[Step], annotations: Vec<Value>) -> Snapshot {
-    let entries = (1..).zip(steps).map(|(number, step)| entry(step, 10 * number)).collect();
-    let top = Value::Dict(vec![
-        ("segments", Value::List(segments)),
-        ("device_traces", Value::List(vec![Value::List(entries)])),
-        ("external_annotations", Value::List(annotations)),
-    ]);
     let mut bytes = vec![0x80, 4];
-    write(&mut bytes, &top);
-    bytes.push(b'.');
+    bytes.extend(b"}(");
+    write(&mut bytes, &text("segments"));
+    write(&mut bytes, &Value::List(segments));
+    write(&mut bytes, &text("external_annotations"));
+    write(&mut bytes, &Value::List(annotations));
+    write(&mut bytes, &text("device_traces"));
+    bytes.extend(b"](](");
+    for (number, step) in (1..).zip(steps) {
+        write(&mut bytes, &entry(step, 10 * number));
+    }
+    bytes.extend(b"eeu.");
     let total_bytes = u64::try_from(bytes.len()).unwrap();
     read(bytes.as_slice(), total_bytes, &ReadOptions::default(), None).unwrap()
 }

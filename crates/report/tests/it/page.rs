@@ -85,7 +85,8 @@ fn every_recorded_trace_opens_and_answers() {
     }
 }
 
-/// At any moment levels, live blocks and segments tell the same bytes, and no two blocks overlap.
+/// At any moment levels, live blocks and segments tell the same bytes, no two blocks overlap, and
+/// the holes are those that were counted when the report was drawn.
 fn check_moments(browser: &mut Browser, name: &str) {
     let script = "(() => { const { life, end } = wellspring.model(); const wrong = []; \
         for (let step = 0; step <= 20; step += 1) { \
@@ -102,7 +103,12 @@ fn check_moments(browser: &mut Browser, name: &str) {
             const next = blocks[place + 1]; \
             if (next !== undefined && life.address[next] < life.address[block] + life.bytes[block]) \
               wrong.push([moment, 'overlap', block, next]); }); \
-        } return wrong; })()";
+        } \
+        for (const [moment, free, largest, count] of wellspring.model().holes.filter((_, at) => at % 20 === 0)) { \
+          const holes = wellspring.holesAt(moment); \
+          if (holes.free !== free || holes.largest !== largest || holes.count !== count) \
+            wrong.push([moment, 'holes', holes, free, largest, count]); } \
+        return wrong; })()";
     assert_eq!(browser.evaluate(script), json!([]), "{name}");
 }
 
@@ -227,6 +233,53 @@ fn a_dark_page_is_dark_and_a_narrow_one_is_not_wider_than_its_window() {
             assert!(browser.errors().is_empty(), "{:?}", browser.errors());
         }
     }
+}
+
+/// So many steps of blocks on three streams, of which each is freed some steps later, and complete
+/// some steps after that.
+fn many_steps(count: usize) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(count + 3);
+    let at = |number: i64, action: &'static str| Step {
+        stream: number % 3,
+        ..step(action, (1 << 30) + (number % 512) * (4 << 20), (number * 7919) % (4 << 20) + 1)
+    };
+    for number in 0.. {
+        if count <= steps.len() {
+            break;
+        }
+        steps.push(at(number, "alloc"));
+        if 200 <= number {
+            steps.push(at(number - 200, "free_requested"));
+        }
+        if 400 <= number {
+            steps.push(at(number - 400, "free_completed"));
+        }
+    }
+    steps
+}
+
+#[test]
+fn a_million_events_are_there_within_three_seconds() {
+    let Some(mut browser) = Browser::start() else { return };
+    let segments = vec![segment(1 << 30, 512 * (4 << 20), &[])];
+    let snapshot = snapshot(segments, &many_steps(1_000_000), vec![]);
+    let report = report(&snapshot);
+    assert!(1_000_000 <= report.figures().event_count);
+    let file = write("million", &report.html());
+    // Other work on the machine makes a browser slow; one quiet moment of several is enough.
+    let mut took = Vec::new();
+    let is_quick = (0..6).any(|_| {
+        took.push(browser.open(&file, ""));
+        took.last().is_some_and(|milliseconds| *milliseconds < 3000.0)
+    });
+    assert!(is_quick, "milliseconds until the page was drawn: {took:?}");
+    let move_cursor = "(async () => { const times = []; for (let step = 0; step < 12; step += 1) { \
+        const begun = performance.now(); wellspring.obey(`#t=${step * 80000 + 5}`); \
+        await new Promise(requestAnimationFrame); times.push(performance.now() - begun); } \
+        return Math.min(...times); })()";
+    let milliseconds = number(&browser.evaluate(move_cursor));
+    assert!(milliseconds < 250.0, "a move of the cursor is drawn after {milliseconds} ms");
+    assert!(browser.errors().is_empty(), "{:?}", browser.errors());
 }
 
 #[test]

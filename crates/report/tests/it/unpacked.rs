@@ -139,13 +139,13 @@ fn owned_steps() -> [Step; 3] {
 fn an_owner_is_the_programs_own_line_or_what_a_pattern_matches() {
     let snapshot = snapshot(vec![], &owned_steps(), vec![]);
     let told = unpack(&report(&snapshot)).told;
-    let owners = ["/home/me/train.py:10 step", "/home/me/train.py:20 step", "2 KiB to 4 KiB"];
+    let owners = ["/home/me/train.py:10 step", "/home/me/train.py:20 step", "size 2 KiB to 4 KiB"];
     assert_eq!(told["owners"], json!(owners));
     assert_eq!(told["stacks"], json!([[0, 1, 2], [0, 3, 2]]), "each frame is stored once");
     let is_main = |frame: &str| frame.ends_with(" main");
     let options = Options { owner: Some(&is_main), ..Options::default() };
     let told = unpack(&Report::of(&snapshot, &options).unwrap()).told;
-    assert_eq!(told["owners"], json!(["/home/me/train.py:90 main", "2 KiB to 4 KiB"]));
+    assert_eq!(told["owners"], json!(["/home/me/train.py:90 main", "size 2 KiB to 4 KiB"]));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn without_a_frame_the_open_annotation_is_the_owner() {
         annotation("step", "END", 36),
     ];
     let told = unpack(&report(&snapshot(vec![], &steps, annotations))).told;
-    assert_eq!(told["owners"], json!(["512 B to 1 KiB", "step", "forward"]));
+    assert_eq!(told["owners"], json!(["size 512 B to 1 KiB", "step", "forward"]));
     let shown = json!([
         { "name": "step", "from": 1, "to": 3, "depth": 0 },
         { "name": "forward", "from": 2, "to": 3, "depth": 1 },

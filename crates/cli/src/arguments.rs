@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Advise(AdviseArguments),
     /// Draw a PyTorch memory snapshot: one interactive page, and pictures
     Report(ReportArguments),
+    /// Say what a PyTorch run would have reserved under other settings, and what would fit
+    WhatIf(crate::command::what_if::Arguments),
     /// Say which devices there are
     Devices(DevicesArguments),
 }
@@ -198,7 +200,9 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Outcome> {
 fn usage_message(error: &clap::Error) -> String {
     const HELP: &str = "try `wellspring --help` or `wellspring replay --help`";
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return format!("nothing to do: give `replay FILE`, `advise FILE` or `devices`\n{HELP}");
+        return format!(
+            "nothing to do: give `replay FILE`, `what-if FILE`, `advise FILE` or `devices`\n{HELP}"
+        );
     }
     let text = error.to_string();
     let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));

@@ -41,6 +41,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Ok(Command::Advise(arguments)) => command::advise::run(&arguments),
         Ok(Command::Report(arguments)) => command::report::run(&arguments),
+        Ok(Command::WhatIf(arguments)) => command::what_if::run(&arguments),
         Ok(Command::Devices(arguments)) => command::devices::run(&arguments),
         Err(ended) => ended,
     };

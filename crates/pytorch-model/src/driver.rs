@@ -39,9 +39,10 @@ pub struct AssumedDriver {
     reserved_end: u64,
 }
 
-/// The addresses that segments come from.
+/// The addresses that segments come from: far more than a device has, so that no order of
+/// segments leaves too short a gap.
 const SEGMENTS_START: u64 = 0x7000_0000_0000;
-const SEGMENTS_END: u64 = 0x7f00_0000_0000;
+const SEGMENTS_END: u64 = 1 << 62;
 /// The addresses that expandable segments come from.
 const RESERVED_START: u64 = 0x3_0000_0000;
 /// Segments of this size and more begin at multiples of it.
@@ -53,6 +54,16 @@ impl AssumedDriver {
     pub fn new(order: AddressOrder) -> Self {
         let free = BTreeMap::from([(SEGMENTS_START, SEGMENTS_END - SEGMENTS_START)]);
         Self { order, free, reserved_end: RESERVED_START }
+    }
+
+    /// Keeps a range out of what it gives, as somebody holds it, until it is given back.
+    pub fn occupy(&mut self, address: u64, bytes: u64) {
+        let range = self.free.range(..=address).next_back();
+        let is_free =
+            range.is_some_and(|(start, length)| bytes <= length - (address - start).min(*length));
+        if is_free && 0 < bytes {
+            self.take(address, bytes);
+        }
     }
 
     fn take(&mut self, address: u64, bytes: u64) {
@@ -110,7 +121,12 @@ impl Driver for AssumedDriver {
     }
 
     fn free(&mut self, address: u64, bytes: u64) {
-        let (mut start, mut end) = (address, address + bytes);
+        let (mut start, mut end) = (address, address.saturating_add(bytes));
+        let before = self.free.range(..end).next_back();
+        if before.is_some_and(|(start, length)| address < start + length) {
+            // Not one of its own, as what was adopted may be.
+            return;
+        }
         if let Some((before, length)) = self.free.range(..address).next_back()
             && before + length == address
         {

@@ -165,9 +165,7 @@ impl<D: Driver> Model<D> {
             None => self.obtain(wanted).ok_or_else(|| self.fail(segment_bytes, request.stream))?,
         };
         let index = self.hand_out(found, bytes);
-        let slot = self.slot(number);
-        assert!(slot.is_none(), "block {number:?} is in use");
-        *slot = Some(index);
+        self.name(number, index);
         let block = self.blocks.get(index);
         Ok(Placed { address: block.address, bytes: block.bytes })
     }
@@ -205,6 +203,14 @@ impl<D: Driver> Model<D> {
         self.release_cached();
     }
 
+    /// Nobody allocates from a private pool any more, as after a graph's end or a user pool's: its
+    /// whole free segments are given back with the cache. The default pool stays.
+    pub fn retire(&mut self, pool: PoolId) {
+        if pool != PoolId::DEFAULT {
+            self.pools.retire(pool);
+        }
+    }
+
     pub(crate) fn complete_all(&mut self) {
         for number in std::mem::take(&mut self.pending) {
             self.make_free(number);
@@ -221,6 +227,13 @@ impl<D: Driver> Model<D> {
     pub(crate) fn limit_bytes(&self) -> u64 {
         let fraction = self.limits.fraction_bytes.unwrap_or(u64::MAX);
         self.limits.device_bytes.min(fraction)
+    }
+
+    /// From here on `number` is the name of a block that is handed out.
+    pub(crate) fn name(&mut self, number: BlockNumber, index: BlockIndex) {
+        let slot = self.slot(number);
+        assert!(slot.is_none(), "block {number:?} is in use");
+        *slot = Some(index);
     }
 
     fn slot(&mut self, number: BlockNumber) -> &mut Option<BlockIndex> {

@@ -45,12 +45,14 @@ pub(crate) struct Pool {
 pub(crate) struct Pools {
     list: Vec<Pool>,
     by_id: HashMap<PoolId, PoolIndex>,
+    /// Private pools that nobody allocates from any more.
+    retired: Vec<PoolId>,
     ties: Ties,
 }
 
 impl Pools {
     pub(crate) fn new(ties: Ties) -> Self {
-        let mut pools = Self { list: Vec::new(), by_id: HashMap::new(), ties };
+        let mut pools = Self { list: Vec::new(), by_id: HashMap::new(), retired: Vec::new(), ties };
         pools.index(PoolId::DEFAULT, true);
         pools
     }
@@ -70,6 +72,17 @@ impl Pools {
             }
         };
         if is_small { small } else { PoolIndex(small.0 + 1) }
+    }
+
+    /// Nobody allocates from the pool any more.
+    pub(crate) fn retire(&mut self, id: PoolId) {
+        if !self.retired.contains(&id) {
+            self.retired.push(id);
+        }
+    }
+
+    pub(crate) fn retired(&self) -> &[PoolId] {
+        &self.retired
     }
 
     pub(crate) fn get(&self, index: PoolIndex) -> &Pool {

@@ -136,6 +136,12 @@ impl<D: Driver> Model<D> {
             let pool = self.pools.index(PoolId::DEFAULT, is_small);
             self.release_pool(pool);
         }
+        for retired in self.pools.retired().to_vec() {
+            for is_small in [true, false] {
+                let pool = self.pools.index(retired, is_small);
+                self.release_pool(pool);
+            }
+        }
     }
 
     fn release_pool(&mut self, pool: PoolIndex) {
@@ -170,7 +176,7 @@ impl<D: Driver> Model<D> {
 }
 
 /// A part of a size, in whole bytes; nothing for a part that is no number.
-fn part_of(bytes: u64, part: f64) -> Option<u64> {
+pub(crate) fn part_of(bytes: u64, part: f64) -> Option<u64> {
     // Exact to one part in 2^32, and without a cast of a float.
     let scaled = format!("{:.0}", part * 4_294_967_296.0).parse::<u128>().ok()?;
     u64::try_from((u128::from(bytes) * scaled) >> 32).ok()

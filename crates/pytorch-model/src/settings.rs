@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::release::part_of;
 use crate::sizes::LARGE_SEGMENT_BYTES;
 
 /// The intervals of `roundup_power2_divisions`: one for each power of two from 1 MiB to 32 GiB.
@@ -177,6 +178,24 @@ impl Settings {
         Ok(())
     }
 
+    /// What may be reserved where `bytes` may be, which the line can make less.
+    #[must_use]
+    pub fn fraction_of(&self, bytes: u64) -> u64 {
+        self.memory_fraction.and_then(|part| part_of(bytes, part)).unwrap_or(bytes)
+    }
+
+    /// The size of the block that a request of `bytes` is given room for.
+    #[must_use]
+    pub fn rounded_bytes(&self, bytes: u64) -> u64 {
+        crate::sizes::rounded(bytes, self)
+    }
+
+    /// What the driver is asked for where a request of `bytes` finds no room.
+    #[must_use]
+    pub fn segment_bytes(&self, bytes: u64) -> u64 {
+        crate::sizes::segment_bytes(self.rounded_bytes(bytes), self)
+    }
+
     /// Steps of the doubling that `bytes` lies in; below two is off.
     pub(crate) fn divisions(&self, bytes: u64) -> u64 {
         let interval = (bytes / MIB).checked_ilog2().unwrap_or(0);
@@ -223,7 +242,12 @@ impl fmt::Display for Settings {
     }
 }
 
-/// Cuts at commas that stand in no list.
+/// The `key:value` pairs of a line, which is cut at commas that stand in no list.
+#[must_use]
+pub fn pairs(line: &str) -> Vec<&str> {
+    split_outside_brackets(line).into_iter().map(str::trim).filter(|it| !it.is_empty()).collect()
+}
+
 fn split_outside_brackets(line: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     line.split(|letter| {

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Requests that found no room.
     pub out_of_memory_count: u64,
+    /// The block of the first of them.
+    pub refused: Option<BlockNumber>,
     /// Stamps; none unless verified.
     pub stamps: StampCounts,
     /// Blocks that overlapped one that was live; none unless verified.
@@ -167,6 +169,7 @@ impl<T: Target> Pass<'_, T> {
             Ok(block) => block,
             Err(TargetError::OutOfMemory) => {
                 self.outcome.out_of_memory_count += 1;
+                self.outcome.refused.get_or_insert(number);
                 return Ok(());
             }
             Err(error @ TargetError::Failed(_)) => return Err(error),

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod what_if;
 
 mod engine;
 mod error;

@@ -69,6 +69,8 @@ pub struct Operations {
     pub unmatched_count: usize,
     /// Allocations at the address of a block still in use, which counts as freed just before.
     pub overwritten_count: usize,
+    /// The index of the trace's entry that each operation after the initial ones comes from.
+    pub entries: Vec<u32>,
 }
 
 impl Operations {
@@ -76,14 +78,16 @@ impl Operations {
         let mut builder =
             Builder { completes_at_once: has_no_completions(trace), ..Builder::default() };
         builder.start(trace);
-        let mut entries = trace.entries().iter().filter(|entry| is_operation(entry)).peekable();
-        while let Some(entry) = entries.next() {
-            let completes_next = entries.peek().is_some_and(|next| {
+        let numbered = (0..).zip(trace.entries());
+        let mut entries = numbered.filter(|(_, entry)| is_operation(entry)).peekable();
+        while let Some((index, entry)) = entries.next() {
+            let completes_next = entries.peek().is_some_and(|(_, next)| {
                 next.action == Action::FreeCompleted && next.address == entry.address
             });
             if builder.take(entry, completes_next) {
                 entries.next();
             }
+            builder.come_from(index);
         }
         builder.operations.never_completed_count =
             builder.pending.values().map(VecDeque::len).sum();
@@ -94,6 +98,39 @@ impl Operations {
     #[must_use]
     pub const fn lost_beginning(&self) -> bool {
         0 < self.initial_block_count
+    }
+
+    /// The index of the trace's entry that an operation of the list comes from; none for those
+    /// that set up the initial blocks.
+    #[must_use]
+    pub fn entry_of(&self, operation: usize) -> Option<usize> {
+        let place = operation.checked_sub(self.initial_operation_count)?;
+        self.entries.get(place).and_then(|entry| usize::try_from(*entry).ok())
+    }
+
+    /// The same operations, where each request that failed is made as one that is freed at once,
+    /// with a number of its own.
+    #[must_use]
+    pub fn with_failed_requests(&self) -> Self {
+        let mut asked = Self { list: Vec::new(), entries: Vec::new(), ..self.clone() };
+        for (index, operation) in self.list.iter().enumerate() {
+            let kept = if let Operation::OutOfMemory { bytes, stream } = *operation {
+                let number = u32::try_from(asked.block_count);
+                let block = BlockNumber(number.expect("a reader's memory ends before that"));
+                asked.block_count += 1;
+                asked.list.push(Operation::Allocate { block, bytes, stream });
+                asked.list.push(Operation::Free { block, deferred: false });
+                2
+            } else {
+                asked.list.push(*operation);
+                1
+            };
+            let entry = index.checked_sub(self.initial_operation_count);
+            if let Some(entry) = entry.and_then(|place| self.entries.get(place)) {
+                asked.entries.extend(std::iter::repeat_n(*entry, kept));
+            }
+        }
+        asked
     }
 }
 
@@ -134,6 +171,12 @@ impl Builder {
         }
         self.operations.initial_block_count = blocks.len();
         self.operations.initial_operation_count = self.operations.list.len();
+    }
+
+    /// The operations that were just added come from this entry.
+    fn come_from(&mut self, entry: u32) {
+        let count = self.operations.list.len() - self.operations.initial_operation_count;
+        self.operations.entries.resize(count, entry);
     }
 
     /// Takes one entry; true if it took the completion behind it as well.

@@ -12,3 +12,4 @@ mod lines;
 mod pickle;
 mod report;
 mod traces;
+mod what_if;

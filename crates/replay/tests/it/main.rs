@@ -11,5 +11,7 @@ mod advise;
 mod broken;
 mod fit;
 mod model;
+mod record;
 mod sound;
 mod traces;
+mod what_if;

@@ -223,6 +223,12 @@ impl<'a> DeviceTrace<'a> {
         self.snapshot.segments.iter().filter(move |segment| segment.device == device)
     }
 
+    /// The settings that the allocator ran with, where the file has them.
+    #[must_use]
+    pub const fn allocator_settings(&self) -> Option<&'a AllocatorSettings> {
+        self.snapshot.allocator_settings.as_ref()
+    }
+
     /// The blocks that were in use before the first entry, by address: what remains of the blocks
     /// at the end when the trace is walked backwards. None for a trace that has its beginning.
     #[must_use]

@@ -1,0 +1,206 @@
+//! `what-if`: what a recorded run would have reserved under other settings, and what would fit.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use replay::what_if::{
+    Case, Comparison, Question, Row, WhatIf, compare_with_record, size_class, what_if,
+};
+use replay::{Mode, Outcome, Plan, Uses};
+use trace::pytorch::{DeviceTrace, ReadError, ReadOptions, Snapshot, read_file};
+use wellspring::{DeviceChoice, Policy};
+
+use crate::arguments::SourceName;
+use crate::ending::{Ending, Failure};
+use crate::output::{self, printable};
+use crate::progress::Bars;
+use crate::size::Size;
+use crate::target::Session;
+
+/// Operations up to which Wellspring's allocator is run under every policy. Beyond, and where
+/// settings are named, it is run under the default one alone.
+const ALL_POLICIES_OPERATIONS_MAX: usize = 400_000;
+
+/// What `what-if` is told.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// PyTorch memory snapshots: .pickle, also compressed with gzip, xz or zstd
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    files: Vec<PathBuf>,
+    /// The most that may be reserved, such as 24GiB; counts as a memory fraction does
+    /// (`torch.cuda.set_per_process_memory_fraction`), without which
+    /// `garbage_collection_threshold` has no effect
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// A line for `PYTORCH_CUDA_ALLOC_CONF` to try, beside the recorded one; give it several times
+    /// for several. Without it, the usual ones are tried
+    #[arg(long, value_name = "LINE")]
+    setting: Vec<String>,
+    /// Search combinations of settings as well, at most 60
+    #[arg(long)]
+    search: bool,
+    /// Instead, hold the model against what PyTorch recorded: segments and addresses
+    #[arg(long, conflicts_with_all = ["capacity", "setting", "search"])]
+    check: bool,
+    /// Which device's trace to take; by default the first that has one
+    #[arg(long, value_name = "N")]
+    device: Option<usize>,
+    /// Print one line of JSON for each snapshot and nothing else
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Answers for each snapshot.
+pub(crate) fn run(arguments: &Arguments) -> crate::Outcome {
+    let mut ending = Ending::Done;
+    for (index, file) in arguments.files.iter().enumerate() {
+        if 0 < index && !arguments.json {
+            output::result("\n")?;
+        }
+        if arguments.check {
+            if !check(arguments, file)? {
+                ending = Ending::Faulty;
+            }
+        } else {
+            answer(arguments, file)?;
+        }
+    }
+    Ok(ending)
+}
+
+fn read(file: &Path, bars: Bars) -> Result<Snapshot, ReadError> {
+    let bar = bars.phase("reading");
+    let mut progress = |done, all| bar.show(done, all);
+    read_file(file, &ReadOptions::default(), Some(&mut progress))
+}
+
+fn answer(arguments: &Arguments, file: &Path) -> Result<(), Failure> {
+    let bars = Bars::new(arguments.quiet);
+    let name = printable(&file.display().to_string());
+    let refuse = |error: ReadError| Failure::bad_input(format_args!("{name} {error}"));
+    let snapshot = read(file, bars).map_err(refuse)?;
+    let chosen = snapshot.trace(arguments.device).map_err(refuse)?;
+    let case = Case::new(&chosen);
+    let question = Question {
+        trace: name.clone(),
+        capacity_bytes: arguments.capacity.map(|size| size.0),
+        settings: arguments.setting.clone(),
+        search: arguments.search,
+    };
+    let ours = wellspring_rows(&case, &question, bars)?;
+    let found = {
+        let bar = bars.phase("trying");
+        let runs = |done, all| bar.show_steps(done, all);
+        what_if(&case, &question, ours, owner_of(&chosen), &runs)
+    };
+    let found = found.map_err(|error| Failure::bad_input(format_args!("--setting: {error}")))?;
+    output::result(&told(&found, arguments.json)?)
+}
+
+/// Who holds a block: its stream, where there are several, and its size.
+fn owner_of<'a>(trace: &DeviceTrace<'a>) -> impl FnMut(Option<usize>, u64) -> String + use<'a> {
+    let entries = trace.entries();
+    let first = entries.first().map(|entry| entry.stream);
+    let has_streams = entries.iter().any(|entry| Some(entry.stream) != first);
+    move |entry, bytes| {
+        let class = size_class(bytes);
+        match entry.and_then(|entry| entries.get(entry)) {
+            Some(entry) if has_streams => format!("stream {}, {class}", entry.stream),
+            Some(_) => class,
+            None => format!("before the trace began, {class}"),
+        }
+    }
+}
+
+fn told(answer: &WhatIf, as_json: bool) -> Result<String, Failure> {
+    if as_json {
+        return Ok(answer.to_json().map_err(Failure::faulty)? + "\n");
+    }
+    Ok(printable_lines(&answer.to_text()))
+}
+
+/// A name in a trace is anybody's text: nothing in it may act on a terminal.
+fn printable_lines(text: &str) -> String {
+    text.lines().map(|line| printable(line) + "\n").collect()
+}
+
+/// Wellspring's own allocator on the simulated device, under its policies and sources.
+fn wellspring_rows(case: &Case, question: &Question, bars: Bars) -> Result<Vec<Row>, Failure> {
+    let plan = Plan::new(case.operations(), Uses::Recorded);
+    let ways: [(&str, Policy, SourceName); 4] = [
+        ("policy:default", Policy::Default, SourceName::Vmm),
+        ("policy:deterministic", Policy::Deterministic, SourceName::Vmm),
+        ("policy:pytorch", Policy::PyTorch, SourceName::Vmm),
+        ("policy:default,source:plain", Policy::Default, SourceName::Plain),
+    ];
+    let is_long = ALL_POLICIES_OPERATIONS_MAX < case.operations().list.len();
+    let count = if is_long || !question.settings.is_empty() { 1 } else { ways.len() };
+    let mut rows = Vec::new();
+    for (name, policy, source) in ways.into_iter().take(count) {
+        let bar = bars.phase("serving");
+        let outcome = serve(&plan, policy, source, question.capacity_bytes, &mut |done, all| {
+            bar.show_steps(done, all);
+        });
+        let outcome = outcome.map_err(|error| {
+            Failure::faulty(format_args!("{} could not be served: {error}", question.trace))
+        })?;
+        rows.push(Row::of_wellspring(case, name, &outcome));
+    }
+    Ok(rows)
+}
+
+fn serve(
+    plan: &Plan,
+    policy: Policy,
+    source: SourceName,
+    capacity_bytes: Option<u64>,
+    progress: replay::Progress<'_>,
+) -> Result<Outcome, Box<dyn std::error::Error>> {
+    let session = Session::open(DeviceChoice::Simulated, policy, Some(source))?;
+    let mut target = session.fresh(plan, capacity_bytes, None)?;
+    Ok(replay::run(&mut target, plan, Mode::UntilFull, progress)?)
+}
+
+/// Whether the model did what PyTorch recorded.
+fn check(arguments: &Arguments, file: &Path) -> Result<bool, Failure> {
+    let bars = Bars::new(arguments.quiet);
+    let name = printable(&file.display().to_string());
+    let refuse = |error: ReadError| Failure::bad_input(format_args!("{name} {error}"));
+    let snapshot = read(file, bars).map_err(refuse)?;
+    let chosen = snapshot.trace(arguments.device).map_err(refuse)?;
+    let found = compare_with_record(&chosen)
+        .map_err(|error| Failure::bad_input(format_args!("{name}: {error}")))?;
+    let text = if arguments.json {
+        serde_json::to_string(&found).map_err(Failure::faulty)? + "\n"
+    } else {
+        printable_lines(&compared(&name, &found))
+    };
+    output::result(&text)?;
+    Ok(found.is_exact())
+}
+
+fn compared(name: &str, found: &Comparison) -> String {
+    let mut text = format!(
+        "{name}: recorded under {}\n\
+         {:>9} allocations, {} at another address\n\
+         {:>9} segment events, {} requests with others\n\
+         {:>9} MiB reserved at the peak, {} MiB when recorded\n",
+        found.setting,
+        found.allocations,
+        found.wrong_addresses,
+        found.events,
+        found.wrong_events,
+        found.peak_reserved_bytes >> 20,
+        found.recorded_peak_reserved_bytes >> 20,
+    );
+    if let Some(index) = found.first_difference {
+        text += &format!("the first difference is at event {index}\n");
+    }
+    for lack in &found.lacks {
+        text += &format!("the trace lacks {lack}\n");
+    }
+    text
+}

@@ -1,0 +1,109 @@
+//! `what-if` on real traces: what fits, what to paste, and what is refused.
+
+use serde_json::Value;
+
+use crate::command::{Said, trace_file, wellspring};
+use crate::pickle::{entry, pickle, snapshot};
+
+const EXPANDABLE: &str = "expandable_segments:True";
+const GC: &str = "garbage_collection_threshold:0.8,max_split_size_mb:256";
+
+fn what_if(name: &str, more: &[&str]) -> Said {
+    let file = trace_file(name);
+    let mut arguments = vec!["what-if", file.to_str().unwrap()];
+    arguments.extend(more);
+    wellspring(&arguments)
+}
+
+fn row<'a>(json: &'a Value, setting: &str) -> &'a Value {
+    let rows = json["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["setting"] == setting).unwrap()
+}
+
+#[test]
+fn a_setting_fits_at_its_smallest_limit_and_not_one_per_cent_below() {
+    for (setting, mebibytes) in [("default", 4_860_u64), (EXPANDABLE, 4_241), (GC, 4_404)] {
+        let limit = mebibytes << 20;
+        for (capacity, fits) in [(limit, true), (limit - limit / 100, false)] {
+            let capacity = capacity.to_string();
+            let more = ["--capacity", &capacity, "--setting", setting, "--json"];
+            let json = what_if("gnn_train", &more).json();
+            assert_eq!(row(&json, setting)["fits"], fits, "{setting} with {capacity}: {json}");
+            assert_eq!(row(&json, setting)["out_of_memory_event"].is_null(), fits);
+            assert_eq!(json["capacity_bytes"].to_string(), capacity);
+        }
+    }
+}
+
+#[test]
+fn the_line_has_its_fields_and_our_own_rows() {
+    let said = what_if("gnn_train", &["--json", "--quiet", "--setting", EXPANDABLE]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
+    let json = said.json();
+    assert_eq!((&json["schema"], &json["capacity_bytes"]), (&1.into(), &Value::Null));
+    assert_eq!(json["live_peak_bytes"], 4_378_587_136_u64);
+    assert_eq!(json["paste"], format!("PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE}"));
+    assert!(json["verdict"].as_str().unwrap().starts_with("fits: "), "{json}");
+    let theirs = row(&json, EXPANDABLE);
+    assert_eq!((&theirs["model"], &theirs["segments"]), (&"pytorch".into(), &0.into()));
+    assert_eq!(theirs["peak_reserved_bytes"], 4_884_267_008_u64);
+    assert_eq!(row(&json, "default")["peak_reserved_bytes"], 11_202_985_984_u64);
+    let ours = row(&json, "policy:default");
+    assert_eq!((&ours["model"], &ours["fits"]), (&"wellspring".into(), &true.into()));
+    let (ours, floor) = (&ours["peak_reserved_bytes"], json["page_floor_bytes"].as_u64().unwrap());
+    assert!(floor <= ours.as_u64().unwrap() && ours.as_u64().unwrap() < 6_000_000_000, "{json}");
+}
+
+#[test]
+fn where_nothing_fits_the_holders_are_named() {
+    let said = what_if("streams", &["--capacity", "64MiB", "--setting", EXPANDABLE]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let first = said.stdout.lines().next().unwrap();
+    assert!(first.starts_with("nothing fits: live bytes alone need "), "{first}");
+    assert!(first.contains("no setting helps; held by stream 0x"), "{first}");
+    assert!(!said.stdout.contains("PYTORCH_CUDA_ALLOC_CONF="), "{said:?}");
+}
+
+#[test]
+fn several_snapshots_have_a_line_each() {
+    let (one, two) = (trace_file("streams"), trace_file("graphs"));
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    let said = wellspring(&["what-if", one, two, "--json", "--setting", "default"]);
+    let traces: Vec<Value> =
+        said.stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(traces.len(), 2, "{said:?}");
+    assert!(traces[1]["trace"].as_str().unwrap().ends_with("graphs.pickle.zst"));
+    let said = wellspring(&["what-if", one, two, "--check"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(said.stdout.matches(" 0 at another address").count(), 2, "{said:?}");
+}
+
+#[test]
+fn what_was_not_recorded_so_ends_a_check_with_1() {
+    // Nothing is that small a segment of PyTorch's.
+    let entries = vec![
+        entry("segment_alloc", 1 << 30, 1 << 20),
+        entry("alloc", 1 << 30, 1000),
+        entry("segment_alloc", 1 << 31, 1 << 20),
+        entry("alloc", 1 << 31, 1000),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("odd.pickle");
+    std::fs::write(&file, pickle(&snapshot(entries))).unwrap();
+    let said = wellspring(&["what-if", file.to_str().unwrap(), "--check", "--json"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(said.json()["wrong_events"], 2, "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_asked_ends_with_2() {
+    let failed = |more: &[&str], part: &str| what_if("streams", more).check_failure(2, &[part]);
+    failed(&["--setting", "expandable:True"], "`expandable` is no key");
+    failed(&["--setting", "max_split_size_mb:3"], "not below large_segment_size_mb");
+    failed(&["--setting", "backend:cudaMallocAsync"], "is not modelled");
+    failed(&["--device", "7"], "7");
+    failed(&["--capacity", "much"], "write a size such as 2GiB");
+    failed(&["--check", "--search"], "cannot be used with");
+    wellspring(&["what-if"]).check_failure(2, &["<SNAPSHOT>"]);
+    wellspring(&["what-if", "/no/such.pickle"]).check_failure(2, &["no such file"]);
+}

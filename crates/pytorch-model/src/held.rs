@@ -1,0 +1,179 @@
+//! What an allocator holds already when a recording begins.
+
+use crate::block::{Block, BlockIndex, BlockState};
+use crate::driver::Driver;
+use crate::model::{BlockNumber, Model, PoolId};
+
+/// A segment that is held, other than an expandable one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldSegment {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The handle of the stream whose requests it serves.
+    pub stream: u64,
+    /// The pool it belongs to.
+    pub pool: PoolId,
+    /// Whether it serves requests of at most 1 MiB.
+    pub is_small: bool,
+    /// The blocks in use, by address; what lies between them is free.
+    pub blocks: Vec<HeldBlock>,
+}
+
+/// A block in use in a segment that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldBlock {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// What it is called.
+    pub number: BlockNumber,
+    /// Whether it was freed and waits for other streams.
+    pub is_pending: bool,
+}
+
+impl HeldSegment {
+    /// Whether its blocks are in order, not empty, and within it.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let Some(end) = self.address.checked_add(self.bytes) else { return false };
+        let mut free_from = self.address;
+        for block in &self.blocks {
+            let Some(block_end) = block.address.checked_add(block.bytes) else { return false };
+            if block.bytes == 0 || block.address < free_from || end < block_end {
+                return false;
+            }
+            free_from = block_end;
+        }
+        0 < self.bytes
+    }
+}
+
+impl<D: Driver> Model<D> {
+    /// Takes over a segment that somebody else has taken from the driver. Its bytes count as
+    /// reserved, and the blocks in use as handed out, from here on.
+    ///
+    /// # Panics
+    /// If the segment is not [sound](HeldSegment::is_sound), or a number is in use.
+    pub fn adopt(&mut self, segment: &HeldSegment) {
+        assert!(segment.is_sound(), "blocks lie in order within their segment");
+        let pool = self.pools.index(segment.pool, segment.is_small);
+        let model = Block {
+            address: segment.address,
+            bytes: segment.bytes,
+            stream: segment.stream,
+            pool,
+            before: None,
+            after: None,
+            expandable: None,
+            creation: 0,
+            free_since: 0,
+            state: BlockState::Allocated,
+        };
+        self.figures.reserve(segment.bytes);
+        self.figures.add_segment();
+        let (mut last, mut free_from) = (None, segment.address);
+        for held in &segment.blocks {
+            last = self.adopt_free(model, (free_from, held.address), last);
+            let place = (held.address, held.bytes);
+            let index = self.blocks.add_between(model, place, (last, None));
+            self.figures.hand_out(held.bytes);
+            self.name(held.number, index);
+            if held.is_pending {
+                self.free(held.number, true);
+            }
+            (last, free_from) = (Some(index), held.address + held.bytes);
+        }
+        self.adopt_free(model, (free_from, segment.address + segment.bytes), last);
+    }
+
+    /// Adds a free block from one address to another, if there is room; gives the last block.
+    fn adopt_free(
+        &mut self,
+        model: Block,
+        (start, end): (u64, u64),
+        last: Option<BlockIndex>,
+    ) -> Option<BlockIndex> {
+        if end <= start {
+            return last;
+        }
+        let index = self.blocks.add_between(model, (start, end - start), (last, None));
+        self.pools.insert(&mut self.blocks, index);
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeldBlock, HeldSegment};
+    use crate::{
+        AddressOrder, AssumedDriver, BlockNumber, Limits, Model, PoolId, Request, Settings, Ties,
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    fn segment(blocks: &[(u64, u64)]) -> HeldSegment {
+        let block = |(number, (start, bytes)): (u32, &(u64, u64))| HeldBlock {
+            address: 64 * MIB + start,
+            bytes: *bytes,
+            number: BlockNumber(number),
+            is_pending: number == 1,
+        };
+        HeldSegment {
+            address: 64 * MIB,
+            bytes: 20 * MIB,
+            stream: 0,
+            pool: PoolId::DEFAULT,
+            is_small: false,
+            blocks: (0..).zip(blocks).map(block).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_used_and_joined_as_if_it_had_been_taken_here() {
+        let driver = AssumedDriver::new(AddressOrder::FromAbove);
+        let limits = Limits { device_bytes: 1 << 40, fraction_bytes: None };
+        let mut model = Model::new(Settings::default(), limits, Ties::Address, driver);
+        model.adopt(&segment(&[(2 * MIB, 4 * MIB), (8 * MIB, 2 * MIB)]));
+        let figures = *model.figures();
+        assert_eq!((figures.reserved_bytes, figures.segment_count), (20 * MIB, 1));
+        assert_eq!((figures.allocated_bytes, figures.active_bytes), (4 * MIB, 6 * MIB));
+        let request = Request { bytes: 10 * MIB, stream: 0, pool: PoolId::DEFAULT };
+        let placed = model.allocate(BlockNumber(2), request).unwrap();
+        assert_eq!(placed.address, 74 * MIB, "the free rest");
+        for number in [0, 2] {
+            model.free(BlockNumber(number), false);
+        }
+        model.complete(BlockNumber(1));
+        model.empty_cache();
+        assert_eq!(model.figures().reserved_bytes, 0, "its blocks were joined to a whole");
+    }
+
+    #[test]
+    fn an_ended_pool_is_given_back_with_the_cache_and_no_other_private_one() {
+        let driver = AssumedDriver::new(AddressOrder::FromAbove);
+        let limits = Limits { device_bytes: 1 << 40, fraction_bytes: None };
+        let mut model = Model::new(Settings::default(), limits, Ties::Address, driver);
+        for (number, pool) in [(0, PoolId(0, 1)), (1, PoolId(0, 2))] {
+            let request = Request { bytes: 12 * MIB, stream: 0, pool };
+            model.allocate(BlockNumber(number), request).unwrap();
+            model.free(BlockNumber(number), false);
+        }
+        model.empty_cache();
+        assert_eq!(model.figures().reserved_bytes, 24 * MIB);
+        model.retire(PoolId(0, 2));
+        model.empty_cache();
+        assert_eq!(model.figures().reserved_bytes, 12 * MIB);
+    }
+
+    #[test]
+    fn blocks_that_overlap_or_leave_their_segment_are_not_sound() {
+        assert!(segment(&[(0, 4 * MIB), (4 * MIB, 16 * MIB)]).is_sound());
+        assert!(!segment(&[(0, 4 * MIB), (3 * MIB, MIB)]).is_sound());
+        assert!(!segment(&[(18 * MIB, 3 * MIB)]).is_sound());
+        assert!(!segment(&[(0, 0)]).is_sound());
+        assert!(!segment(&[(u64::MAX - 64 * MIB, MIB)]).is_sound());
+    }
+}

@@ -1,0 +1,173 @@
+//! What a reader of the answer should know of the trace, and of what was assumed.
+
+use super::answer::WhatIf;
+use super::case::Case;
+use super::row::{Allocator, Row};
+use super::text::{counted, size};
+
+pub(super) fn notes(case: &Case, answer: &WhatIf) -> Vec<String> {
+    let found = [
+        uses(case),
+        beginning(case),
+        pools(case),
+        emptied(case),
+        limit(case, answer),
+        unknown_setting(case),
+        garbage_collection(answer),
+        spread(answer),
+        wellspring(answer),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+fn uses(case: &Case) -> Option<String> {
+    let count = case.operations.deferred_free_count;
+    (0 < count).then(|| {
+        format!(
+            "{} waited for other streams; a PyTorch trace does not tell which, so the recorded \
+             completion times are used under every setting",
+            counted(count, "free")
+        )
+    })
+}
+
+fn beginning(case: &Case) -> Option<String> {
+    let count = case.operations.initial_block_count;
+    let is_rebuilt = case.timeline.held.as_ref().is_some_and(|held| !held.is_empty());
+    let own = if is_rebuilt {
+        "under the recorded setting the segments held then were rebuilt, and under others"
+    } else {
+        "what was held then cannot be rebuilt, and"
+    };
+    (0 < count).then(|| {
+        format!(
+            "the trace lost its beginning: {own} its {} are allocated afresh, by address, which \
+             may reserve less than a real run had by then",
+            counted(count, "block")
+        )
+    })
+}
+
+fn pools(case: &Case) -> Option<String> {
+    let count = case.timeline.pools.len();
+    (0 < count).then(|| {
+        format!(
+            "{} from private pools, as the segments of the end tell; pools that ended before are \
+             not told apart from the default one",
+            if count == 1 {
+                "1 allocation is".to_owned()
+            } else {
+                format!("{count} allocations are")
+            }
+        )
+    })
+}
+
+fn emptied(case: &Case) -> Option<String> {
+    let count = case.emptied.len();
+    (0 < count).then(|| {
+        format!(
+            "{} to empty the cache, told by the segments given back; one that found nothing to \
+             give back left no trace",
+            counted(count, "call")
+        )
+    })
+}
+
+fn limit(case: &Case, answer: &WhatIf) -> Option<String> {
+    let limit = case.timeline.limit_bytes?;
+    let tried = answer
+        .capacity_bytes
+        .is_none()
+        .then(|| format!("; ask with --capacity {}MiB", limit >> 20));
+    Some(format!(
+        "when recorded, a request was refused with {} reserved at most, so its limit was between \
+         that and {}{}",
+        size(answer.recorded_peak_reserved_bytes),
+        size(limit),
+        tried.unwrap_or_default()
+    ))
+}
+
+fn unknown_setting(case: &Case) -> Option<String> {
+    let error = case.recorded_setting_error()?;
+    Some(format!("the recorded setting, {}, has no row: {error}", case.recorded_setting()))
+}
+
+fn garbage_collection(answer: &WhatIf) -> Option<String> {
+    let has_threshold = |row: &Row| row.setting.contains("garbage_collection_threshold");
+    answer.rows.iter().any(has_threshold).then(|| {
+        let limit = match answer.capacity_bytes {
+            Some(bytes) => {
+                format!(": here {}, to be set as its part of the device's memory", size(bytes))
+            }
+            None => ", and so does nothing here without --capacity".to_owned(),
+        };
+        format!(
+            "garbage_collection_threshold acts only under a memory fraction \
+             (torch.cuda.set_per_process_memory_fraction){limit}"
+        )
+    })
+}
+
+fn spread(answer: &WhatIf) -> Option<String> {
+    let told: Vec<String> = answer
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let spread = row.spread?;
+            let varies = spread.low_bytes != spread.high_bytes
+                || spread.low_bytes != row.peak_reserved_bytes
+                || (spread.fits < spread.tries && row.fits);
+            varies.then(|| {
+                let fits = if answer.capacity_bytes.is_some() {
+                    format!(", fits under {} of {}", spread.fits, spread.tries)
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} {} to {}{fits}",
+                    row.setting,
+                    percent_from(row.peak_reserved_bytes, spread.low_bytes),
+                    percent_from(row.peak_reserved_bytes, spread.high_bytes)
+                )
+            })
+        })
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "under other address orders of the driver, and with ties broken by age as after \
+             PyTorch 2.11: {}",
+            told.join("; ")
+        )
+    })
+}
+
+/// By how many per cent `other` differs, with its sign.
+fn percent_from(base: u64, other: u64) -> String {
+    let tenths = (i128::from(other) - i128::from(base)) * 1000 / i128::from(base.max(1));
+    let sign = if tenths < 0 { '-' } else { '+' };
+    let tenths = tenths.unsigned_abs();
+    format!("{sign}{}.{} %", tenths / 10, tenths % 10)
+}
+
+fn wellspring(answer: &WhatIf) -> Option<String> {
+    let is_ours = |row: &Row| row.model == Allocator::Wellspring;
+    answer.rows.iter().any(is_ours).then(|| {
+        "Wellspring's rows are its real allocator on the simulated device; where uses end when \
+         they were recorded to end, it may wait for them"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent_from;
+
+    #[test]
+    fn a_difference_has_its_sign() {
+        assert_eq!(percent_from(1000, 1003), "+0.3 %");
+        assert_eq!(percent_from(1000, 990), "-1.0 %");
+        assert_eq!(percent_from(0, 0), "+0.0 %");
+    }
+}

@@ -1,0 +1,103 @@
+//! Serves a case under one setting of PyTorch's allocator.
+
+use std::time::{Duration, Instant};
+
+use pytorch_model::{
+    AddressOrder, AssumedDriver, BlockNumber, Figures, HeldSegment, Limits, Model, PoolId, Request,
+    Settings, Ties,
+};
+use trace::Operation;
+
+use super::case::{Case, DEVICE_BYTES};
+
+/// The largest device that address space is assumed for.
+const DEVICE_BYTES_MAX: u64 = 1 << 44;
+
+/// What is assumed of the driver and of PyTorch's version, where only they know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Assumed {
+    pub(super) order: AddressOrder,
+    pub(super) ties: Ties,
+}
+
+impl Assumed {
+    /// Other assumptions than the usual one, which show how much it matters.
+    pub(super) const OTHERS: [Self; 5] = [
+        Self { order: AddressOrder::FromAbove, ties: Ties::Creation },
+        Self { order: AddressOrder::FromBelow, ties: Ties::Address },
+        Self { order: AddressOrder::Scattered(1), ties: Ties::Address },
+        Self { order: AddressOrder::Scattered(2), ties: Ties::Address },
+        Self { order: AddressOrder::Scattered(3), ties: Ties::Address },
+    ];
+}
+
+/// What one run under one setting came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    pub(super) figures: Figures,
+    /// The operation that ran out of memory, which ended the run.
+    pub(super) failed: Option<usize>,
+    pub(super) elapsed: Duration,
+}
+
+/// Serves all of a case, or up to the first request that finds no room.
+pub(super) fn serve(
+    case: &Case,
+    settings: &Settings,
+    capacity_bytes: Option<u64>,
+    assumed: Assumed,
+) -> Served {
+    let started = Instant::now();
+    let limits = limits(settings, capacity_bytes);
+    let driver = AssumedDriver::new(assumed.order);
+    let mut model = Model::new(settings.clone(), limits, assumed.ties, driver);
+    let mut start = 0;
+    if let Some(held) = held_for(case, settings) {
+        for segment in held {
+            model.driver_mut().occupy(segment.address, segment.bytes);
+            model.adopt(segment);
+        }
+        start = case.operations.initial_operation_count;
+    }
+    let failed = take_all(case, &mut model, start);
+    Served { figures: *model.figures(), failed, elapsed: started.elapsed() }
+}
+
+/// What was held when the trace began belongs to the setting that it was recorded under.
+pub(super) fn held_for<'a>(case: &'a Case, settings: &Settings) -> Option<&'a [HeldSegment]> {
+    let is_recorded = Settings::parse(&case.setting).is_ok_and(|recorded| recorded == *settings);
+    let held = case.timeline.held.as_deref().filter(|held| !held.is_empty());
+    held.filter(|_| is_recorded && !settings.expandable_segments)
+}
+
+fn limits(settings: &Settings, capacity_bytes: Option<u64>) -> Limits {
+    let device = capacity_bytes.unwrap_or(0).clamp(DEVICE_BYTES, DEVICE_BYTES_MAX);
+    let fraction_bytes = capacity_bytes.map(|bytes| settings.fraction_of(bytes));
+    Limits { device_bytes: device, fraction_bytes }
+}
+
+/// The operation at which memory ran out.
+fn take_all(case: &Case, model: &mut Model<AssumedDriver>, start: usize) -> Option<usize> {
+    let operations = &case.operations;
+    let mut emptied = case.emptied.iter().peekable();
+    for (index, operation) in operations.list.iter().enumerate().skip(start) {
+        while let Some((_, release)) = emptied.next_if(|(before, _)| *before <= index) {
+            release.ended.iter().for_each(|pool| model.retire(*pool));
+            model.empty_cache();
+        }
+        match *operation {
+            Operation::Allocate { block, bytes, stream } => {
+                let stream = operations.streams.get(stream.index()).map_or(0, |handle| handle.0);
+                let pool = case.pools.get(block.index()).copied().unwrap_or(PoolId::DEFAULT);
+                let request = Request { bytes, stream, pool };
+                if model.allocate(BlockNumber(block.0), request).is_err() {
+                    return Some(index);
+                }
+            }
+            Operation::Free { block, deferred } => model.free(BlockNumber(block.0), deferred),
+            Operation::Complete { block } => model.complete(BlockNumber(block.0)),
+            Operation::OutOfMemory { .. } => {}
+        }
+    }
+    None
+}

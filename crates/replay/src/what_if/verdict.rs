@@ -1,0 +1,110 @@
+//! What the rows come to, in one sentence, and the line to set.
+
+use super::answer::WhatIf;
+use super::row::{Allocator, Row};
+use super::text::{counted, size};
+
+/// How many holders a sentence names.
+const NAMED_MAX: usize = 3;
+
+/// The sentence.
+pub(super) fn verdict(answer: &WhatIf) -> String {
+    match answer.capacity_bytes {
+        None => without_capacity(answer),
+        Some(capacity) if capacity < answer.live_peak_bytes => format!(
+            "nothing fits: live bytes alone need {}, more than {}, so no setting helps; {}",
+            size(answer.live_peak_bytes),
+            size(capacity),
+            held_by(answer)
+        ),
+        Some(capacity) => within(answer, capacity),
+    }
+}
+
+fn without_capacity(answer: &WhatIf) -> String {
+    let Some(best) = answer.best() else { return "fits: no setting was tried".to_owned() };
+    let recorded = answer.recorded().filter(|row| row.setting != best.setting);
+    let recorded = recorded.map_or_else(
+        || ", as recorded".to_owned(),
+        |row| {
+            let reserved = size(row.peak_reserved_bytes);
+            format!(", where the recorded {} reserves {reserved}", row.setting)
+        },
+    );
+    format!(
+        "fits: without --capacity nothing runs out; {} reserves least, {}{recorded}",
+        best.setting,
+        size(best.peak_reserved_bytes)
+    )
+}
+
+fn within(answer: &WhatIf, capacity: u64) -> String {
+    let capacity = size(capacity);
+    let best = answer.best();
+    let recorded = answer.recorded();
+    if let Some(row) = recorded.filter(|row| row.fits) {
+        let better = best.filter(|best| best.setting != row.setting);
+        let better = better.map_or_else(String::new, |best| {
+            format!(
+                "; {} reserves {}{}",
+                best.setting,
+                size(best.peak_reserved_bytes),
+                retries(best)
+            )
+        });
+        return format!(
+            "fits: the recorded setting, {}, gets through {capacity} and reserves {}{}{better}",
+            row.setting,
+            size(row.peak_reserved_bytes),
+            retries(row)
+        );
+    }
+    if let Some(best) = best.filter(|row| row.fits) {
+        let recorded = recorded.map_or_else(String::new, |row| {
+            let event = row.out_of_memory_event.unwrap_or(0);
+            format!(", where the recorded {} runs out at event {event}", row.setting)
+        });
+        return format!(
+            "a setting fits: {} gets through {capacity} and reserves {}{}{recorded}",
+            best.setting,
+            size(best.peak_reserved_bytes),
+            retries(best)
+        );
+    }
+    let tried = answer.rows.iter().filter(|row| row.model == Allocator::Pytorch).count();
+    let ours = answer.rows.iter().find(|row| row.model == Allocator::Wellspring && row.fits);
+    let ours = ours.map_or_else(String::new, |row| format!("; Wellspring ({}) does", row.setting));
+    let more = if answer.searched.is_none() { "; --search tries combinations" } else { "" };
+    format!(
+        "nothing fits: none of {} gets through {capacity}, though live bytes need {}{ours}{more}; {}",
+        counted(tried, "setting"),
+        size(answer.live_peak_bytes),
+        held_by(answer)
+    )
+}
+
+fn retries(row: &Row) -> String {
+    match usize::try_from(row.retries) {
+        Ok(0) => String::new(),
+        Ok(1) => ", after giving everything back once".to_owned(),
+        Ok(_) | Err(_) => format!(", after giving everything back {} times", row.retries),
+    }
+}
+
+fn held_by(answer: &WhatIf) -> String {
+    let named = answer.holders.iter().take(NAMED_MAX);
+    let named: Vec<String> =
+        named.map(|holder| format!("{} ({})", holder.owner, size(holder.bytes))).collect();
+    if named.is_empty() {
+        "nobody holds any".to_owned()
+    } else {
+        format!("held by {}", named.join(", "))
+    }
+}
+
+/// The line to set: that of the best setting that fits, unless it is to set nothing.
+pub(super) fn paste(answer: &WhatIf) -> Option<String> {
+    let best = answer.best().filter(|row| row.fits && row.setting != "default")?;
+    let line: String = best.setting.chars().filter(|letter| !letter.is_whitespace()).collect();
+    (!line.is_empty()).then(|| format!("PYTORCH_CUDA_ALLOC_CONF={line}"))
+}

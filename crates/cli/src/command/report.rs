@@ -59,7 +59,8 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
     Ok(Ending::Done)
 }
 
-fn pattern(text: &str) -> Result<Regex, Failure> {
+/// A pattern of `--owner`.
+pub(crate) fn pattern(text: &str) -> Result<Regex, Failure> {
     Regex::new(text).map_err(|error| {
         let text = printable(text);
         Failure::bad_input(format_args!("--owner {text} is no regular expression: {error}"))

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use replay::what_if::{
-    Case, Comparison, Question, Row, WhatIf, compare_with_record, size_class, what_if,
+    BlockOwners, Case, Comparison, Question, Row, WhatIf, compare_with_record, what_if,
 };
 use replay::{Mode, Outcome, Plan, Uses};
-use trace::pytorch::{DeviceTrace, ReadError, ReadOptions, Snapshot, read_file};
+use trace::pytorch::{ReadError, ReadOptions, Snapshot, read_file};
 use wellspring::{DeviceChoice, Policy};
 
 use crate::arguments::SourceName;
+use crate::command::report::pattern;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
@@ -39,6 +40,10 @@ pub(crate) struct Arguments {
     /// Search combinations of settings as well, at most 60
     #[arg(long)]
     search: bool,
+    /// Which frames own what is allocated below them, matched against `file:line name`; by default
+    /// the innermost outside PyTorch and installed packages
+    #[arg(long, value_name = "REGEX")]
+    owner: Option<String>,
     /// Instead, hold the model against what PyTorch recorded: segments and addresses
     #[arg(long, conflicts_with_all = ["capacity", "setting", "search"])]
     check: bool,
@@ -90,29 +95,17 @@ fn answer(arguments: &Arguments, file: &Path) -> Result<(), Failure> {
         settings: arguments.setting.clone(),
         search: arguments.search,
     };
+    let owner = arguments.owner.as_deref().map(pattern).transpose()?;
+    let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
+    let mut owners = BlockOwners::new(&snapshot, &chosen, owner.is_some().then_some(&matches));
     let ours = wellspring_rows(&case, &question, bars)?;
     let found = {
         let bar = bars.phase("trying");
         let runs = |done, all| bar.show_steps(done, all);
-        what_if(&case, &question, ours, owner_of(&chosen), &runs)
+        what_if(&case, &question, ours, |block| owners.name(block), &runs)
     };
     let found = found.map_err(|error| Failure::bad_input(format_args!("--setting: {error}")))?;
     output::result(&told(&found, arguments.json)?)
-}
-
-/// Who holds a block: its stream, where there are several, and its size.
-fn owner_of<'a>(trace: &DeviceTrace<'a>) -> impl FnMut(Option<usize>, u64) -> String + use<'a> {
-    let entries = trace.entries();
-    let first = entries.first().map(|entry| entry.stream);
-    let has_streams = entries.iter().any(|entry| Some(entry.stream) != first);
-    move |entry, bytes| {
-        let class = size_class(bytes);
-        match entry.and_then(|entry| entries.get(entry)) {
-            Some(entry) if has_streams => format!("stream {}, {class}", entry.stream),
-            Some(_) => class,
-            None => format!("before the trace began, {class}"),
-        }
-    }
 }
 
 fn told(answer: &WhatIf, as_json: bool) -> Result<String, Failure> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::Case;
 use super::crew::{self, Runs};
-use super::holders::{self, Holder};
+use super::holders::{self, Holder, LiveBlock};
 use super::row::{Allocator, Row, Setting};
 use super::{notes, search, settings, text, verdict};
 
@@ -90,8 +90,8 @@ impl WhatIf {
 }
 
 /// Serves a trace under every setting in question, on all cores, and says what that comes to.
-/// `others` are rows of other allocators, which take part; `owner_of` names a block's owner by the
-/// entry that allocated it, if that is known, and its bytes.
+/// `others` are rows of other allocators, which take part; `owner_of` names a block's owner, as
+/// [`BlockOwners::name`](super::BlockOwners::name) does.
 ///
 /// A setting takes about 0.3 s for a million operations.
 ///
@@ -101,7 +101,7 @@ pub fn what_if(
     case: &Case,
     question: &Question,
     others: Vec<Row>,
-    owner_of: impl FnMut(Option<usize>, u64) -> String,
+    owner_of: impl FnMut(&LiveBlock) -> String,
     runs: Runs<'_>,
 ) -> Result<WhatIf, SettingError> {
     let to_try = settings::to_try(case.recorded_setting(), &question.settings)?;

@@ -1,7 +1,8 @@
 //! What a recorded run would have needed under other settings, held against what PyTorch 2.11
 //! needed for the same calls on an H200.
 
-use replay::what_if::{Case, Question, SEARCH_TRIES_MAX, WhatIf, size_class, what_if};
+use replay::what_if::{Case, Question, SEARCH_TRIES_MAX, WhatIf, what_if};
+use trace::size_class;
 
 use crate::record::read_named;
 
@@ -15,7 +16,14 @@ fn case(name: &str) -> Case {
 fn ask(case: &Case, capacity_bytes: Option<u64>, settings: &[&str], search: bool) -> WhatIf {
     let settings = settings.iter().map(|line| (*line).to_owned()).collect();
     let question = Question { trace: "t".into(), capacity_bytes, settings, search };
-    what_if(case, &question, Vec::new(), |_, bytes| size_class(bytes), &|_, _| {}).unwrap()
+    what_if(
+        case,
+        &question,
+        Vec::new(),
+        |block| format!("blocks of {}", size_class(block.bytes)),
+        &|_, _| {},
+    )
+    .unwrap()
 }
 
 fn fits(answer: &WhatIf, setting: &str) -> bool {

@@ -89,9 +89,13 @@ function drawSegment(context, row, { x, y, length, paint }) {
   const perByte = length / row.bytes;
   context.fillStyle = color("--panel");
   context.fillRect(x, y, length, thick);
+  let drawnTo = -1;
   for (const index of row.blocks) {
     const start = x + (life.address[index] - row.address) * perByte;
     const size = life.bytes[index] * perByte;
+    // Thousands of blocks may share a pixel; the first of them shows it.
+    if (start + size < drawnTo && index !== chosenBlock) continue;
+    drawnTo = start + Math.max(0.6, size);
     context.fillStyle = paint(index);
     context.fillRect(start, y, Math.max(0.6, size - (3 < size ? 0.8 : 0)), thick);
     if (index === chosenBlock) {

@@ -190,10 +190,14 @@ function drawMarks(context, frame) {
   context.rect(frame.left, 0, frame.width, frame.top + frame.height);
   context.clip();
   context.textAlign = "left";
+  const drawnTo = new Float64Array(lanes).fill(-1);
   model.annotations.forEach((annotation, index) => {
     if (lanes <= annotation.depth) return;
     const from = xOf(unitOf(annotation.from), frame);
     const to = xOf(unitOf(Math.min(annotation.to, model.end)), frame);
+    // Out of view, or within a pixel that is drawn already.
+    if (to < frame.left || frame.left + frame.width < from || to < drawnTo[annotation.depth]) return;
+    drawnTo[annotation.depth] = Math.ceil(to);
     const y = MARGIN.top + annotation.depth * LANE;
     const width = Math.max(1, to - from - 1);
     context.fillStyle = index % 2 === 0 ? color("--cached") : color("--line");

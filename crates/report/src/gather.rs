@@ -1,6 +1,6 @@
 //! Brings together what a report shows of one device: lives, ranges, owners, stacks, annotations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trace::pytorch::{
     Action, DeviceTrace, Entry, Frame, ReadError, Segment, Snapshot, StackId, Stage,
@@ -12,6 +12,9 @@ use crate::holes::{self, Sample};
 use crate::levels::Levels;
 use crate::ranges::{self, Change, Range};
 use crate::{Figures, Options};
+
+/// How deep annotations may lie in one another; a page shows three lanes of them.
+const OPEN_ANNOTATIONS_MAX: usize = 1000;
 
 /// Everything that is drawn.
 #[derive(Debug, Clone)]
@@ -112,6 +115,10 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
         Ok(trace) => of_trace(snapshot, &trace, &mut notes),
         Err(error) => of_segments(snapshot, options.device, error, &mut notes)?,
     };
+    let others = other_device_count(snapshot, device);
+    if 0 < others {
+        notes.push(format!("This is device {device}; the snapshot has {others} more."));
+    }
     let segments = || snapshot.segments.iter().filter(|segment| segment.device == device);
     let ranges = ranges::ranges(segments(), &changes);
     let unmapped = ranges::unmapped_steps(&ranges, &changes);
@@ -169,6 +176,15 @@ fn of_trace(
     }
     let changes = changes(trace.entries(), &history);
     (trace.device(), history, changes)
+}
+
+/// Devices that something is known of, besides this one.
+fn other_device_count(snapshot: &Snapshot, device: usize) -> usize {
+    let traced = snapshot.device_traces.iter().enumerate().filter(|(_, trace)| !trace.is_empty());
+    let mut others: HashSet<usize> = traced.map(|(number, _)| number).collect();
+    others.extend(snapshot.segments.iter().map(|segment| segment.device));
+    others.remove(&device);
+    others.len()
 }
 
 /// A device without a trace has one moment: that of the snapshot.
@@ -272,6 +288,9 @@ fn annotations(snapshot: &Snapshot, device: usize, history: &History) -> Vec<Ann
         match annotation.stage {
             Stage::Start => {
                 let (from, depth) = (at(annotation.time_us), open.len());
+                if OPEN_ANNOTATIONS_MAX <= depth {
+                    continue;
+                }
                 open.push(list.len());
                 list.push(Annotation { name: name.to_owned(), from, to: NEVER, depth });
             }

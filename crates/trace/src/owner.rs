@@ -173,7 +173,13 @@ fn power_of_two(exponent: u32) -> String {
     format!("{} {}", 1_u32 << (exponent % 10), unit.unwrap_or(&"EiB"))
 }
 
+/// How many annotations can be open at once; what begins beyond that is left out, so that a file
+/// that only ever begins them costs no more time than its length.
+const OPEN_ANNOTATIONS_MAX: usize = 1000;
+
 /// The annotations of a device as time goes on.
+///
+/// Of more than a thousand open ones the innermost are left out.
 #[derive(Debug)]
 pub struct OpenAnnotations {
     /// Time, name, and whether it begins.
@@ -207,7 +213,9 @@ impl OpenAnnotations {
         {
             self.next += 1;
             if begins {
-                self.open.push(name);
+                if self.open.len() < OPEN_ANNOTATIONS_MAX {
+                    self.open.push(name);
+                }
             } else if let Some(place) = self.open.iter().rposition(|open| *open == name) {
                 self.open.remove(place);
             }

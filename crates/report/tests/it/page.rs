@@ -19,6 +19,11 @@ const TRACES: &[(&str, bool)] = &[
     ("streams", true),
 ];
 
+/// What is wrong at any moment, as a list.
+const MOMENTS: &str = include_str!("moments.js");
+/// Controls that a screen reader could not name, as a list.
+const UNNAMED: &str = include_str!("unnamed.js");
+
 /// Where pages and screenshots lie, to be looked at.
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-pages");
@@ -38,12 +43,11 @@ fn number(value: &Value) -> f64 {
 
 /// The middle of an element, and its size.
 fn place(browser: &mut Browser, id: &str) -> (f64, f64, f64, f64) {
-    let script = format!(
-        "(() => {{ const it = document.getElementById('{id}'); it.scrollIntoView({{block: 'nearest'}}); \
-         const box = it.getBoundingClientRect(); \
-         return [box.left + box.width / 2, box.top + box.height / 2, box.width, box.height]; }})()"
-    );
-    let place = browser.drawn(&script);
+    let script = "(() => { const it = document.getElementById('ID'); \
+        it.scrollIntoView({ block: 'nearest' }); \
+        const { left, top, width, height } = it.getBoundingClientRect(); \
+        return [left + width / 2, top + height / 2, width, height]; })()";
+    let place = browser.drawn(&script.replace("ID", id));
     (number(&place[0]), number(&place[1]), number(&place[2]), number(&place[3]))
 }
 
@@ -53,12 +57,10 @@ fn state(browser: &mut Browser, name: &str) -> Value {
 
 /// How many colors a canvas shows; one that is blank shows at most one.
 fn color_count(browser: &mut Browser, id: &str) -> f64 {
-    let script = format!(
-        "(() => {{ const it = document.getElementById('{id}'); \
-         const pixels = new Uint32Array(it.getContext('2d').getImageData(0, 0, it.width, it.height).data.buffer); \
-         return new Set(pixels).size; }})()"
-    );
-    number(&browser.drawn(&script))
+    let script = "(() => { const it = document.getElementById('ID'); \
+        const { data } = it.getContext('2d').getImageData(0, 0, it.width, it.height); \
+        return new Set(new Uint32Array(data.buffer)).size; })()";
+    number(&browser.drawn(&script.replace("ID", id)))
 }
 
 #[test]
@@ -79,6 +81,7 @@ fn every_recorded_trace_opens_and_answers() {
         assert_eq!(counts["lives"], json!(figures.block_count), "{name}");
         check_moments(&mut browser, name);
         check_views(&mut browser, name, has_pending);
+        assert_eq!(browser.evaluate(UNNAMED), json!([]), "{name}");
         let picture = browser.screenshot();
         std::fs::write(folder().join(format!("{name}.png")), picture).unwrap();
         assert!(browser.errors().is_empty(), "{name}: {:?}", browser.errors());
@@ -88,28 +91,7 @@ fn every_recorded_trace_opens_and_answers() {
 /// At any moment levels, live blocks and segments tell the same bytes, no two blocks overlap, and
 /// the holes are those that were counted when the report was drawn.
 fn check_moments(browser: &mut Browser, name: &str) {
-    let script = "(() => { const { life, end } = wellspring.model(); const wrong = []; \
-        for (let step = 0; step <= 20; step += 1) { \
-          const moment = Math.floor((end * step) / 20); \
-          const live = wellspring.liveAt(moment).reduce((sum, it) => sum + life.bytes[it], 0); \
-          for (const mode of ['state', 'stream', 'owner']) { \
-            const levels = wellspring.levelsAt(wellspring.seriesOf(mode), moment); \
-            const sum = levels.reduce((all, level) => all + level, 0); \
-            if (sum !== live) wrong.push([moment, mode, sum, live]); } \
-          const segments = wellspring.segmentsAt(moment); \
-          const placed = segments.reduce((sum, it) => sum + it.used, 0); \
-          if (placed !== live) wrong.push([moment, 'placed', placed, live]); \
-          for (const { blocks } of segments) blocks.forEach((block, place) => { \
-            const next = blocks[place + 1]; \
-            if (next !== undefined && life.address[next] < life.address[block] + life.bytes[block]) \
-              wrong.push([moment, 'overlap', block, next]); }); \
-        } \
-        for (const [moment, free, largest, count] of wellspring.model().holes.filter((_, at) => at % 20 === 0)) { \
-          const holes = wellspring.holesAt(moment); \
-          if (holes.free !== free || holes.largest !== largest || holes.count !== count) \
-            wrong.push([moment, 'holes', holes, free, largest, count]); } \
-        return wrong; })()";
-    assert_eq!(browser.evaluate(script), json!([]), "{name}");
+    assert_eq!(browser.evaluate(MOMENTS), json!([]), "{name}");
 }
 
 /// Every division and every view draws something.
@@ -172,6 +154,13 @@ fn keys_wheel_and_clicks_move_the_view() {
     assert!(whole * 0.4 < middle && middle < whole * 0.6, "a click at the middle chose {middle}");
     browser.drag((x, y), (x + across / 4.0, y));
     assert!(width(&mut browser) < whole * 0.4, "a drag over the whole chooses a part");
+    let hint = "document.getElementById('hint').textContent";
+    browser.drag((x, y), (x + 1.0, y));
+    assert!(browser.drawn(hint).as_str().unwrap().contains("reserved"), "a readout at the pointer");
+    browser.press("/");
+    browser.press("x");
+    assert_eq!(state(&mut browser, "search"), "x", "what is typed is searched for");
+    browser.press("Escape");
     browser.press("?");
     assert_eq!(browser.drawn("document.getElementById('help').open"), true);
     assert!(browser.errors().is_empty(), "{:?}", browser.errors());

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use report::{Options, Report};
 use serde_json::{Value, json};
 
-use crate::made_up::{Step, annotation, report, segment, snapshot, step};
+use crate::made_up::{self, Step, annotation, report, segment, snapshot, step};
 
 const MIB: i64 = 1 << 20;
 
@@ -197,4 +197,28 @@ fn the_ends_of_the_numbers_make_nothing_fail() {
     let report = report(&snapshot(vec![segment(top, 4, &[])], &steps, vec![]));
     assert!(report.html().len() < 300_000);
     assert!(report.svg().contains("out of memory"));
+}
+
+#[test]
+fn annotations_that_only_begin_are_bounded() {
+    let begun: Vec<_> =
+        (0..1500).map(|number| annotation(&format!("a{number}"), "START", 5)).collect();
+    let told = unpack(&report(&snapshot(vec![], &[step("alloc", MIB, 512)], begun))).told;
+    assert_eq!(told["annotations"].as_array().unwrap().len(), 1000);
+    assert_eq!(told["owners"], json!(["a999"]), "the innermost that is kept");
+}
+
+#[test]
+fn a_snapshot_of_several_devices_says_which_is_shown() {
+    let mut other = segment(MIB, MIB, &[]);
+    if let made_up::Value::Dict(items) = &mut other {
+        items[0].1 = made_up::Value::Int(3);
+    }
+    let segments = vec![segment(MIB, MIB, &[]), other];
+    let steps = [step("alloc", MIB, 512)];
+    let told = unpack(&report(&snapshot(segments.clone(), &steps, vec![]))).told;
+    assert_eq!(told["notes"], json!(["This is device 0; the snapshot has 1 more."]));
+    let shown = snapshot(segments, &steps, vec![]);
+    let options = Options { device: Some(3), ..Options::default() };
+    assert_eq!(Report::of(&shown, &options).unwrap().figures().device, 3);
 }

@@ -133,6 +133,8 @@ function segmentHit(event) {
 function wireSegments() {
   const scroll = byId("segment-scroll");
   scroll.addEventListener("scroll", () => drawLater("segments"));
+  // The legend above says what the colors mean.
+  byId("segment-color").addEventListener("change", (event) => setMode(event.target.value));
   for (const id of ["segment-order", "segment-color", "segment-scale"]) {
     byId(id).addEventListener("change", () => drawLater("segments"));
   }

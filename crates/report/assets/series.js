@@ -56,9 +56,11 @@ function divide(series, column, names, onlyPending) {
   const place = new Uint16Array(names.length).fill(kept.length);
   kept.forEach((name, index) => { place[name] = index; });
   series.categories = kept.map((name, index) => ({ name: names[name], hex: PALETTE[index] }));
+  const rest = ranked.slice(kept.length).filter((name) => 0 < peaks[name]).length;
   if (kept.length < names.length) {
-    const rest = names.length - kept.length;
-    series.categories.push({ name: rest === 1 ? "1 other" : `${countText(rest)} others`, css: "--other" });
+    // What no sample has seen may still be there in between.
+    const name = rest === 1 ? "1 other" : `${countText(rest)} others`;
+    series.categories.push({ name: rest === 0 ? "others" : name, css: "--other", isRest: true });
   }
   series.categoryOf = new Uint16Array(model.life.count);
   for (let index = 0; index < model.life.count; index += 1) {

@@ -300,7 +300,8 @@ function drawLegend() {
   const item = (name, fill, bytes, isStroke) => make("span", { title: name },
     make("i", { class: isStroke ? "stroke" : "", style: isStroke ? `border-color:${fill}` : `background:${fill}` }),
     make("b", {}, name), bytesText(bytes));
-  const isShown = (index) => timeline.mode !== "state" || index === 0 || hasPending();
+  const isShown = (index) => (series.categories[index].isRest ? 0 < levels[index]
+    : timeline.mode !== "state" || index === 0 || hasPending());
   const items = series.categories.map((it, index) => item(it.name, categoryColor(it), levels[index]))
     .filter((_, index) => isShown(index));
   const active = levels.reduce((sum, level) => sum + level, 0);

@@ -266,13 +266,18 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
         value /= 1024.0;
         unit = next;
     }
-    if value.fract() == 0.0 || 100.0 <= value {
-        format!("{value:.0} {unit}")
+    let digits = if 100.0 <= value || value.fract() == 0.0 {
+        0
     } else if value < 10.0 {
-        format!("{value:.2} {unit}")
+        2
     } else {
-        format!("{value:.1} {unit}")
+        1
+    };
+    let mut text = format!("{value:.digits$}");
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
     }
+    format!("{text} {unit}")
 }
 
 /// A count with a comma between thousands.
@@ -297,7 +302,8 @@ mod tests {
         for (bytes, text) in [
             (0, "0 B"),
             (512, "512 B"),
-            (1536, "1.50 KiB"),
+            (1536, "1.5 KiB"),
+            (2048 + 1, "2 KiB"),
             (20 << 20, "20 MiB"),
             ((20 << 20) + 300_000, "20.3 MiB"),
             ((999 << 30) + 1, "999 GiB"),

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use trace::pytorch::Snapshot;
 
 use crate::browser::Browser;
-use crate::made_up::{Step, report, segment, snapshot, step};
+use crate::made_up::{Step, annotation, report, segment, snapshot, step};
 use crate::pictures::recorded;
 
 /// The traces that lie in the repository, and whether frees wait for other streams there.
@@ -221,6 +222,52 @@ fn a_dark_page_is_dark_and_a_narrow_one_is_not_wider_than_its_window() {
             assert_eq!(state(&mut browser, "view"), view);
             assert!(browser.errors().is_empty(), "{:?}", browser.errors());
         }
+    }
+}
+
+/// Snapshots that are all but empty, or at the ends of what a reader takes.
+fn odd_snapshots() -> Vec<(&'static str, Snapshot)> {
+    let blocks =
+        [(1 << 20, 1 << 20, "active_allocated"), (2 << 20, 1 << 20, "active_pending_free")];
+    let (top, most) = ((1 << 48) - 512, 1 << 48);
+    let ends = [
+        step("segment_map", top, most),
+        step("alloc", top, most),
+        step("alloc", 0, most),
+        step("segment_unmap", 0, most),
+        step("alloc", 512, 0),
+        step("free_completed", 77, 5),
+        step("oom", 0, most),
+    ];
+    let name = "</script><img src=x onerror=alert(1)> \u{202e}\u{1f980} \u{0}";
+    let marked = [Step { frames: vec![(name, 1, name)], ..step("alloc", 1 << 20, 512) }];
+    let begun = |number: i64| annotation(&format!("a{number}"), "START", 10 * (number % 3));
+    vec![
+        ("segments-alone", snapshot(vec![segment(1 << 20, 4 << 20, &blocks)], &[], vec![])),
+        ("one-event", snapshot(vec![], &[step("alloc", 0, 1)], vec![])),
+        ("ends", snapshot(vec![segment(top, 4, &[])], &ends, vec![])),
+        ("marked", snapshot(vec![], &marked, vec![annotation(name, "START", 5)])),
+        ("begun", snapshot(vec![], &marked, (0..1500).map(begun).collect())),
+    ]
+}
+
+#[test]
+fn odd_traces_open_and_every_view_is_drawn() {
+    let Some(mut browser) = Browser::start() else { return };
+    for (name, snapshot) in odd_snapshots() {
+        let file = write(name, &report(&snapshot).html());
+        browser.open(&file, "");
+        for mode in ["stream", "owner", "pending", "state"] {
+            for view in ["flame", "segments", "holders", "waiting", "block"] {
+                browser.evaluate(&format!("location.hash = '#mode={mode}&view={view}&t=1'"));
+                browser.drawn("0");
+            }
+        }
+        for key in ["+", "-", "0", "p", "o", "End", "ArrowLeft", "PageDown"] {
+            browser.press(key);
+        }
+        assert_eq!(browser.drawn("document.querySelectorAll('img').length"), 0, "{name}");
+        assert!(browser.errors().is_empty(), "{name}: {:?}", browser.errors());
     }
 }
 

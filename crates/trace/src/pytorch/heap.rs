@@ -106,12 +106,32 @@ impl Heap {
         self.lists.extend(list, items, is_sharable, &mut self.budget)
     }
 
+    /// A tuple never changes, so one that equals the last made is the last made.
     pub(super) fn add_tuple(&mut self, items: &[Value]) -> Result<Value, ReadError> {
         let number = self.number(self.tuple_ends.len())?;
+        if let Some(last) = number.checked_sub(1)
+            && self.tuple(last) == items
+        {
+            return Ok(Value::Tuple(last));
+        }
         self.budget.reserve(&mut self.tuple_items, items.len())?;
         self.tuple_items.extend_from_slice(items);
         self.budget.push(&mut self.tuple_ends, self.tuple_items.len())?;
         Ok(Value::Tuple(number))
+    }
+
+    /// The dictionary that the next [`Self::add_dict`] or [`Self::add_entry`] will make.
+    #[inline]
+    pub(super) fn next_dict(&self) -> Option<Value> {
+        u32::try_from(self.dicts.len()).ok().map(Value::Dict)
+    }
+
+    /// A dictionary that is a whole trace entry.
+    #[inline]
+    pub(super) fn add_entry(&mut self, entry: RawEntry) -> Result<(), ReadError> {
+        let number = self.number(self.entries.len())?;
+        self.budget.push(&mut self.entries, entry)?;
+        self.budget.push(&mut self.dicts, Dict::Entry(number))
     }
 
     #[inline]

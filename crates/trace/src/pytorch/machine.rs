@@ -1,5 +1,6 @@
 //! Runs the allowed pickle opcodes over an explicit stack, without recursion and without calls.
 
+use super::entry_run::EntryRun;
 use super::error::ReadError;
 use super::heap::{Heap, Value};
 use super::opcode::allowed as op;
@@ -89,10 +90,7 @@ impl<'a> Machine<'a> {
                 self.push(Value::Int(i64::from(i32::from_le_bytes(value))))
             }
             op::MARK => self.heap.budget.push(&mut self.marks, self.stack.len()),
-            op::EMPTY_DICT => {
-                let dict = self.heap.add_dict()?;
-                self.push(dict)
-            }
+            op::EMPTY_DICT => self.dict(),
             op::SETITEMS => self.set_items(),
             op::SHORT_BINUNICODE => {
                 let length = self.window.byte()?;
@@ -188,6 +186,28 @@ impl<'a> Machine<'a> {
                 None => ReadError::UnknownOpcode { code, offset: self.offset() },
             }),
         }
+    }
+
+    /// A dictionary begins: a whole trace entry if what follows is one.
+    #[inline]
+    fn dict(&mut self) -> Result<(), ReadError> {
+        let (height, memo_count) = (self.stack.len(), self.memo.len());
+        let ahead = self.window.ahead()?;
+        let Self { memo, stack, heap, .. } = self;
+        let mut run = EntryRun { rest: ahead, memo, stack, heap };
+        let dict = match run.read() {
+            Some(dict) => {
+                let taken = ahead.len() - run.rest.len();
+                self.window.pass(taken);
+                dict
+            }
+            None => {
+                self.memo.truncate(memo_count);
+                self.stack.truncate(height);
+                self.heap.add_dict()?
+            }
+        };
+        self.push(dict)
     }
 
     fn protocol(&mut self) -> Result<(), ReadError> {
@@ -384,7 +404,7 @@ impl<'a> Machine<'a> {
 
 /// A two's complement integer, little end first.
 #[inline]
-fn long_value(bytes: &[u8]) -> Value {
+pub(super) fn long_value(bytes: &[u8]) -> Value {
     let negative = bytes.last().is_some_and(|last| 0x80 <= *last);
     let fill = if negative { 0xff } else { 0 };
     let mut low = [fill; 8];

@@ -2,10 +2,12 @@
 //!
 //! A file passes through four steps, each in a file of its own: `input` finds the compression by
 //! content and undoes it, `window` serves the bytes in order, `machine` runs the allowed pickle
-//! opcodes over the flat `heap`, and `extract` turns the result into a [`Snapshot`].
+//! opcodes over the flat `heap` (`entry_run` takes whole trace entries off it), and `extract`
+//! turns the result into a [`Snapshot`].
 
 mod budget;
 mod entry;
+mod entry_run;
 mod error;
 mod extract;
 mod heap;

@@ -7,6 +7,8 @@ use super::input::{self, Input};
 const CHUNK_BYTES: usize = 256 << 10;
 /// The longest run that [`Window::take`] gives in one piece.
 pub(super) const TAKE_BYTES_MAX: usize = 64 << 10;
+/// How far [`Window::ahead`] sees unless the pickle ends before: a trace entry with its stack.
+const AHEAD_BYTES: usize = 2 << 10;
 
 /// The bytes of a pickle, from the first to the last.
 pub(super) struct Window<'a> {
@@ -17,11 +19,12 @@ pub(super) struct Window<'a> {
     /// Offset in the pickle of the first byte in `buffer`.
     buffer_offset: u64,
     bytes_max: u64,
+    has_ended: bool,
 }
 
 impl<'a> Window<'a> {
     pub(super) const fn new(input: Input<'a>, bytes_max: u64) -> Self {
-        Self { input, buffer: Vec::new(), start: 0, buffer_offset: 0, bytes_max }
+        Self { input, buffer: Vec::new(), start: 0, buffer_offset: 0, bytes_max, has_ended: false }
     }
 
     /// Offset of the next byte.
@@ -70,6 +73,22 @@ impl<'a> Window<'a> {
         let taken = self.buffer.get(self.start..self.start + count);
         self.start += count;
         taken.ok_or(ReadError::Truncated { offset: self.buffer_offset })
+    }
+
+    /// The bytes that follow, without taking them; only near the end are they few.
+    #[inline]
+    pub(super) fn ahead(&mut self) -> Result<&[u8], ReadError> {
+        if self.buffer.len() - self.start < AHEAD_BYTES && !self.has_ended {
+            self.refill()?;
+        }
+        Ok(self.buffer.get(self.start..).unwrap_or_default())
+    }
+
+    /// Takes `count` of the bytes that [`Self::ahead`] showed.
+    #[inline]
+    pub(super) fn pass(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.buffer.len(), "only what is there can be passed");
     }
 
     /// Passes over `count` bytes, which must be there.
@@ -122,6 +141,7 @@ impl<'a> Window<'a> {
         let read_count = *outcome.as_ref().unwrap_or(&0);
         self.buffer.truncate(held + read_count);
         outcome?;
+        self.has_ended = read_count == 0;
         if self.bytes_max < offset + to_u64(read_count) {
             return Err(ReadError::TooLong { limit: self.bytes_max });
         }

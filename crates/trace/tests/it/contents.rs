@@ -215,3 +215,18 @@ fn more_unknown_actions_than_are_told_apart_are_still_counted() {
     assert_eq!(snapshot.unknown_actions.len(), 1001);
     assert_eq!(snapshot.unknown_actions[1000], ("(others)".to_owned(), 500));
 }
+
+#[test]
+fn a_generated_snapshot_reads_as_it_was_meant() {
+    let snapshot = read_bytes(&crate::generated::snapshot(2_502)).unwrap();
+    let entries = &snapshot.device_traces[0];
+    assert_eq!(entries.len(), 2_502);
+    assert_eq!((snapshot.stacks.count(), snapshot.stacks.frame_count()), (250, 500));
+    let (alloc, free) = (entries[2_500], entries[2_501]);
+    assert_eq!((alloc.action, free.action), (Action::Alloc, Action::FreeCompleted));
+    assert_eq!((alloc.address, alloc.stack), (free.address, free.stack));
+    assert_eq!((alloc.bytes, alloc.time_us), (1 + 1_250 * 7919 % (1 << 20), 1_795_973_458_819_361));
+    let frames: Vec<_> = snapshot.stacks.frames(alloc.stack.unwrap()).collect();
+    assert_eq!((frames.len(), frames[0].name, frames[0].line), (20, "function_0", 1));
+    assert_eq!((frames[19].file, frames[19].line), ("folder/file_1.py", 20));
+}

@@ -8,6 +8,7 @@
 
 mod compression;
 mod contents;
+mod generated;
 mod hostile;
 mod operations;
 mod pickle;

@@ -1,0 +1,118 @@
+//! Question: how long does reading a snapshot take, beside Python's own `pickle.loads`?
+//! Method: both get the same decompressed bytes in memory, in turns, and the medians count. The
+//! file is the largest of `traces/`, or the ones named on the command line; a generated one is
+//! asked for as `generated:ENTRIES`. Python runs with its defaults; without `python3` only our
+//! times are printed.
+//! Not measured: decompression, reading from a disk, and what Python would still have to do to
+//! make a table of the entries.
+//! Premise, asserted: Python counts as many entries.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench that cannot be set up has nothing to measure, and prints what it measured"
+)]
+
+#[path = "../tests/it/generated.rs"]
+mod generated;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use trace::pytorch::{ReadOptions, read};
+
+const TURNS: usize = 5;
+const PYTHON: &str = "
+import pickle, sys, time
+data = open(sys.argv[1], 'rb').read()
+start = time.perf_counter()
+snapshot = pickle.loads(data)
+print(time.perf_counter() - start, sum(len(trace) for trace in snapshot['device_traces']))
+";
+
+fn main() {
+    let named: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let usual = vec![traces.join("gpt_train.pickle.zst").display().to_string()];
+    for name in if named.is_empty() { usual } else { named } {
+        measure(&name);
+    }
+}
+
+fn measure(name: &str) {
+    let bytes = load(name);
+    let plain = std::env::temp_dir().join(format!("trace-read-{}.pickle", std::process::id()));
+    std::fs::write(&plain, &bytes).unwrap();
+    let (mut ours, mut pythons) = (Vec::new(), Vec::new());
+    let mut entries = 0;
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let snapshot = read(&bytes[..], 0, &ReadOptions::default(), None).unwrap();
+        ours.push(start.elapsed().as_secs_f64());
+        entries = snapshot.device_traces.iter().map(Vec::len).sum();
+        drop(snapshot);
+        if let Some((seconds, count)) = python(&plain) {
+            assert_eq!(count, entries, "Python reads another number of entries");
+            pythons.push(seconds);
+        }
+    }
+    std::fs::remove_file(&plain).unwrap();
+    let (ours, pythons) = (median(ours), median(pythons));
+    let size = bytes.len();
+    println!("{name}: {size} bytes, {entries} entries, medians of {TURNS}");
+    println!("  trace::pytorch::read  {:8.1} ms", 1e3 * ours.unwrap());
+    match (ours, pythons) {
+        (Some(ours), Some(python)) => {
+            println!(
+                "  pickle.loads          {:8.1} ms, {:.1} times as long",
+                1e3 * python,
+                python / ours
+            );
+        }
+        _ => println!("  pickle.loads          not measured: there is no python3 here"),
+    }
+    if let Some(peak) = peak_memory_kib() {
+        let bytes_kib = u64::try_from(size).unwrap() >> 10;
+        println!(
+            "  peak memory {peak} KiB of this process, which holds the {bytes_kib} KiB as well"
+        );
+    }
+}
+
+fn load(name: &str) -> Vec<u8> {
+    if let Some(count) = name.strip_prefix("generated:") {
+        return generated::snapshot(count.parse().unwrap());
+    }
+    let path = PathBuf::from(name);
+    let mut bytes = Vec::new();
+    let file = File::open(&path).unwrap();
+    if path.extension().is_some_and(|extension| extension == "zst") {
+        let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).unwrap();
+        decoder.read_to_end(&mut bytes).unwrap();
+    } else {
+        (&file).read_to_end(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+/// How long Python takes, and how many entries it counts; nothing where there is no Python.
+fn python(path: &Path) -> Option<(f64, usize)> {
+    let output = Command::new("python3").arg("-c").arg(PYTHON).arg(path).output().ok()?;
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (seconds, count) = text.trim().split_once(' ')?;
+    Some((seconds.parse().unwrap(), count.parse().unwrap()))
+}
+
+fn median(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
+
+/// The most memory this process has had, where the system tells.
+fn peak_memory_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}

@@ -2,7 +2,8 @@
 //! Method: both get the same decompressed bytes in memory, in turns, and the medians count. The
 //! file is the largest of `traces/`, or the ones named on the command line; a generated one is
 //! asked for as `generated:ENTRIES`. Python runs with its defaults; without `python3` only our
-//! times are printed.
+//! times are printed. Beside the time on the wall stands that of the processor, which other
+//! programs on the machine change less.
 //! Not measured: decompression, reading from a disk, and what Python would still have to do to
 //! make a table of the entries.
 //! Premise, asserted: Python counts as many entries.
@@ -27,10 +28,19 @@ const TURNS: usize = 5;
 const PYTHON: &str = "
 import pickle, sys, time
 data = open(sys.argv[1], 'rb').read()
-start = time.perf_counter()
+wall, processor = time.perf_counter(), time.process_time()
 snapshot = pickle.loads(data)
-print(time.perf_counter() - start, sum(len(trace) for trace in snapshot['device_traces']))
+wall, processor = time.perf_counter() - wall, time.process_time() - processor
+print(wall, processor, sum(len(trace) for trace in snapshot['device_traces']))
 ";
+
+/// Seconds that one reading took.
+#[derive(Clone, Copy)]
+struct Seconds {
+    wall: f64,
+    /// None where the system does not tell.
+    processor: Option<f64>,
+}
 
 fn main() {
     let named: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
@@ -48,9 +58,10 @@ fn measure(name: &str) {
     let (mut ours, mut pythons) = (Vec::new(), Vec::new());
     let mut entries = 0;
     for _ in 0..TURNS {
-        let start = Instant::now();
+        let (start, used) = (Instant::now(), processor_seconds());
         let snapshot = read(&bytes[..], 0, &ReadOptions::default(), None).unwrap();
-        ours.push(start.elapsed().as_secs_f64());
+        let processor = processor_seconds().zip(used).map(|(now, before)| now - before);
+        ours.push(Seconds { wall: start.elapsed().as_secs_f64(), processor });
         entries = snapshot.device_traces.iter().map(Vec::len).sum();
         drop(snapshot);
         if let Some((seconds, count)) = python(&plain) {
@@ -59,25 +70,25 @@ fn measure(name: &str) {
         }
     }
     std::fs::remove_file(&plain).unwrap();
-    let (ours, pythons) = (median(ours), median(pythons));
-    let size = bytes.len();
-    println!("{name}: {size} bytes, {entries} entries, medians of {TURNS}");
-    println!("  trace::pytorch::read  {:8.1} ms", 1e3 * ours.unwrap());
-    match (ours, pythons) {
-        (Some(ours), Some(python)) => {
-            println!(
-                "  pickle.loads          {:8.1} ms, {:.1} times as long",
-                1e3 * python,
-                python / ours
-            );
-        }
-        _ => println!("  pickle.loads          not measured: there is no python3 here"),
-    }
+    println!("{name}: {} bytes, {entries} entries, medians of {TURNS}", bytes.len());
+    let wall = |seconds: &Seconds| Some(seconds.wall);
+    print("on the wall", median(&ours, wall), median(&pythons, wall));
+    let processor = |seconds: &Seconds| seconds.processor;
+    print("of the processor", median(&ours, processor), median(&pythons, processor));
     if let Some(peak) = peak_memory_kib() {
-        let bytes_kib = u64::try_from(size).unwrap() >> 10;
-        println!(
-            "  peak memory {peak} KiB of this process, which holds the {bytes_kib} KiB as well"
-        );
+        let bytes_kib = u64::try_from(bytes.len()).unwrap() >> 10;
+        println!("  peak memory {peak} KiB, of which {bytes_kib} KiB are the file's bytes");
+    }
+}
+
+fn print(what: &str, ours: Option<f64>, python: Option<f64>) {
+    let Some(ours) = ours else { return };
+    print!("  {:8.1} ms {what}", 1e3 * ours);
+    match python {
+        Some(python) => {
+            println!(", pickle.loads {:.1} ms: {:.1} times as long", 1e3 * python, python / ours)
+        }
+        None => println!("; there is no python3 here"),
     }
 }
 
@@ -98,16 +109,26 @@ fn load(name: &str) -> Vec<u8> {
 }
 
 /// How long Python takes, and how many entries it counts; nothing where there is no Python.
-fn python(path: &Path) -> Option<(f64, usize)> {
+fn python(path: &Path) -> Option<(Seconds, usize)> {
     let output = Command::new("python3").arg("-c").arg(PYTHON).arg(path).output().ok()?;
     let text = String::from_utf8(output.stdout).unwrap();
-    let (seconds, count) = text.trim().split_once(' ')?;
-    Some((seconds.parse().unwrap(), count.parse().unwrap()))
+    let mut words = text.split_whitespace();
+    let wall = words.next()?.parse().unwrap();
+    let processor = words.next()?.parse().ok();
+    Some((Seconds { wall, processor }, words.next()?.parse().unwrap()))
 }
 
-fn median(mut times: Vec<f64>) -> Option<f64> {
+fn median(times: &[Seconds], of: impl Fn(&Seconds) -> Option<f64>) -> Option<f64> {
+    let mut times: Vec<f64> = times.iter().filter_map(of).collect();
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied()
+}
+
+/// What this thread has had of a processor, where the system tells.
+fn processor_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds / 1e9)
 }
 
 /// The most memory this process has had, where the system tells.

@@ -8,13 +8,15 @@
 use super::heap::{Heap, Value};
 use super::machine::long_value;
 use super::opcode::allowed as op;
+use super::packed::Packed;
 use super::raw_entry::{RawAction, RawEntry};
+use super::word::Word;
 
 /// What of the machine an entry is read with.
 pub(super) struct EntryRun<'bytes, 'machine> {
     /// The bytes after the entry's `EMPTY_DICT`, then those not yet taken.
     pub(super) rest: &'bytes [u8],
-    pub(super) memo: &'machine mut Vec<Option<Value>>,
+    pub(super) memo: &'machine mut Vec<Packed>,
     pub(super) stack: &'machine mut Vec<Value>,
     pub(super) heap: &'machine mut Heap,
 }
@@ -40,7 +42,7 @@ impl EntryRun<'_, '_> {
             };
             let Value::Word(_) = key else { return None };
             let value = self.value()?;
-            entry.set(key, value);
+            entry.set(key, value, self.heap.tuples());
         }
         // A dictionary without an action is no entry.
         if entry.action == RawAction::Missing {
@@ -50,7 +52,7 @@ impl EntryRun<'_, '_> {
         Some(dict)
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&mut self) -> Option<Value> {
         match self.byte()? {
             op::BINGET => self.short_get(),
@@ -70,7 +72,7 @@ impl EntryRun<'_, '_> {
     }
 
     /// An integer, or a pair of them.
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, code: u8) -> Option<Value> {
         let first = self.integer(code)?;
         let [op::BININT1 | op::BININT2 | op::BININT | op::LONG1, ..] = self.rest else {
@@ -86,7 +88,7 @@ impl EntryRun<'_, '_> {
         Some(pair)
     }
 
-    #[inline]
+    #[inline(always)]
     fn integer(&mut self, code: u8) -> Option<Value> {
         Some(match code {
             op::BININT1 => Value::Int(i64::from(self.byte()?)),
@@ -106,10 +108,13 @@ impl EntryRun<'_, '_> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn text(&mut self, length: usize) -> Option<Value> {
-        let text = self.take(length)?;
-        let value = self.heap.add_text(text).ok()?;
+        let value = match self.take(length)? {
+            // The compile context of nearly every entry.
+            b"N/A" => Value::Word(Word::NotApplicable),
+            text => self.heap.add_text(text).ok()?,
+        };
         self.memoize(value)?;
         Some(value)
     }
@@ -151,12 +156,12 @@ impl EntryRun<'_, '_> {
     }
 
     /// Keeps `value` in the memo if the writer does, which counts its keys up from 0.
-    #[inline]
+    #[inline(always)]
     fn memoize(&mut self, value: Value) -> Option<()> {
         let key = match self.rest {
             [op::MEMOIZE, after @ ..] => {
                 self.rest = after;
-                return self.heap.budget.push(self.memo, Some(value)).ok();
+                return self.remember(value);
             }
             [op::BINPUT, key, after @ ..] => {
                 self.rest = after;
@@ -171,29 +176,35 @@ impl EntryRun<'_, '_> {
         if key != self.memo.len() {
             return None;
         }
-        self.heap.budget.push(self.memo, Some(value)).ok()
+        self.remember(value)
     }
 
-    #[inline]
+    #[inline(always)]
+    fn remember(&mut self, value: Value) -> Option<()> {
+        let value = self.heap.pack(value).ok()?;
+        self.heap.budget.push(self.memo, value).ok()
+    }
+
+    #[inline(always)]
     fn short_get(&mut self) -> Option<Value> {
         let key = self.byte()?;
-        self.memo.get(usize::from(key)).copied().flatten()
+        self.heap.unpack(*self.memo.get(usize::from(key))?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn long_get(&mut self) -> Option<Value> {
         let key = u32::from_le_bytes(self.array()?);
-        self.memo.get(usize::try_from(key).ok()?).copied().flatten()
+        self.heap.unpack(*self.memo.get(usize::try_from(key).ok()?)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn byte(&mut self) -> Option<u8> {
         let (&first, after) = self.rest.split_first()?;
         self.rest = after;
         Some(first)
     }
 
-    #[inline]
+    #[inline(always)]
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (&first, after) = self.rest.split_first_chunk()?;
         self.rest = after;

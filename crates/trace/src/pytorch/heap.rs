@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::budget::Budget;
 use super::error::ReadError;
 use super::lists::{Items, Lists};
+use super::packed::{NUMBERS_MAX, Packed, Packer};
 use super::raw_entry::RawEntry;
 use super::word::Word;
 
@@ -48,6 +49,49 @@ pub(super) enum Dict {
     Pairs(u32),
 }
 
+/// A [`Dict`] in four bytes.
+#[derive(Debug, Clone, Copy)]
+struct PackedDict(u32);
+
+const ENTRY: u32 = NUMBERS_MAX;
+const PAIRS: u32 = 2 * NUMBERS_MAX;
+
+impl Dict {
+    #[inline]
+    const fn pack(self) -> PackedDict {
+        PackedDict(match self {
+            Self::Empty => 0,
+            Self::Entry(number) => ENTRY | number,
+            Self::Pairs(number) => PAIRS | number,
+        })
+    }
+}
+
+impl PackedDict {
+    #[inline]
+    const fn unpack(self) -> Dict {
+        match self.0 {
+            0 => Dict::Empty,
+            PAIRS.. => Dict::Pairs(self.0 & !PAIRS),
+            _ => Dict::Entry(self.0 & !ENTRY),
+        }
+    }
+}
+
+/// All tuples of one pickle.
+#[derive(Debug, Default)]
+pub(super) struct Tuples {
+    items: Vec<Value>,
+    /// Where each tuple ends in `items`.
+    ends: Vec<usize>,
+}
+
+impl Tuples {
+    pub(super) fn get(&self, tuple: u32) -> &[Value] {
+        slice_before(&self.items, &self.ends, tuple)
+    }
+}
+
 /// All containers of one pickle.
 #[derive(Debug)]
 pub(super) struct Heap {
@@ -55,11 +99,11 @@ pub(super) struct Heap {
     texts: Vec<u8>,
     /// Where each text ends in `texts`.
     text_ends: Vec<usize>,
-    tuple_items: Vec<Value>,
-    /// Where each tuple ends in `tuple_items`.
-    tuple_ends: Vec<usize>,
+    tuples: Tuples,
     lists: Lists,
-    dicts: Vec<Dict>,
+    /// Makes packed values of any others.
+    packer: Packer,
+    dicts: Vec<PackedDict>,
     pairs: Vec<Vec<(Value, Value)>>,
     entries: Vec<RawEntry>,
 }
@@ -70,9 +114,9 @@ impl Heap {
             budget: Budget::new(bytes_max),
             texts: Vec::new(),
             text_ends: Vec::new(),
-            tuple_items: Vec::new(),
-            tuple_ends: Vec::new(),
+            tuples: Tuples::default(),
             lists: Lists::default(),
+            packer: Packer::default(),
             dicts: Vec::new(),
             pairs: Vec::new(),
             entries: Vec::new(),
@@ -103,27 +147,28 @@ impl Heap {
         let is_sharable = items
             .iter()
             .all(|item| item.dict().is_some_and(|dict| !matches!(self.dict(dict), Dict::Entry(_))));
-        self.lists.extend(list, items, is_sharable, &mut self.budget)
+        self.lists.extend(list, items, is_sharable, &mut self.packer, &mut self.budget)
     }
 
     /// A tuple never changes, so one that equals the last made is the last made.
     pub(super) fn add_tuple(&mut self, items: &[Value]) -> Result<Value, ReadError> {
-        let number = self.number(self.tuple_ends.len())?;
+        let number = self.number(self.tuples.ends.len())?;
         if let Some(last) = number.checked_sub(1)
-            && self.tuple(last) == items
+            && self.tuples.get(last) == items
         {
             return Ok(Value::Tuple(last));
         }
-        self.budget.reserve(&mut self.tuple_items, items.len())?;
-        self.tuple_items.extend_from_slice(items);
-        self.budget.push(&mut self.tuple_ends, self.tuple_items.len())?;
+        let Tuples { items: all, ends } = &mut self.tuples;
+        self.budget.reserve(all, items.len())?;
+        all.extend_from_slice(items);
+        self.budget.push(ends, all.len())?;
         Ok(Value::Tuple(number))
     }
 
     /// The dictionary that the next [`Self::add_dict`] or [`Self::add_entry`] will make.
     #[inline]
     pub(super) fn next_dict(&self) -> Option<Value> {
-        u32::try_from(self.dicts.len()).ok().map(Value::Dict)
+        self.number(self.dicts.len()).ok().map(Value::Dict)
     }
 
     /// A dictionary that is a whole trace entry.
@@ -131,13 +176,13 @@ impl Heap {
     pub(super) fn add_entry(&mut self, entry: RawEntry) -> Result<(), ReadError> {
         let number = self.number(self.entries.len())?;
         self.budget.push(&mut self.entries, entry)?;
-        self.budget.push(&mut self.dicts, Dict::Entry(number))
+        self.budget.push(&mut self.dicts, Dict::Entry(number).pack())
     }
 
     #[inline]
     pub(super) fn add_dict(&mut self) -> Result<Value, ReadError> {
         let number = self.number(self.dicts.len())?;
-        self.budget.push(&mut self.dicts, Dict::Empty)?;
+        self.budget.push(&mut self.dicts, Dict::Empty.pack())?;
         Ok(Value::Dict(number))
     }
 
@@ -150,21 +195,21 @@ impl Heap {
             Dict::Entry(entry) => {
                 let entry = self.entries.get_mut(index(entry)).expect("made with its dictionary");
                 for &[key, value] in couples {
-                    entry.set(key, value);
+                    entry.set(key, value, &self.tuples);
                 }
                 return Ok(());
             }
             Dict::Empty if couples.iter().any(|[key, _]| *key == Value::Word(Word::Action)) => {
                 let mut entry = RawEntry::EMPTY;
                 for &[key, value] in couples {
-                    entry.set(key, value);
+                    entry.set(key, value, &self.tuples);
                 }
                 return self.become_entry(dict, entry);
             }
             Dict::Empty => {
                 let number = self.number(self.pairs.len())?;
                 self.budget.push(&mut self.pairs, Vec::new())?;
-                *self.dicts.get_mut(slot).expect("looked up above") = Dict::Pairs(number);
+                *self.dicts.get_mut(slot).expect("looked up above") = Dict::Pairs(number).pack();
                 number
             }
             Dict::Pairs(number) => number,
@@ -181,13 +226,28 @@ impl Heap {
         let number = self.number(self.entries.len())?;
         self.budget.push(&mut self.entries, entry)?;
         *self.dicts.get_mut(index(dict)).expect("dictionary numbers come from add_dict") =
-            Dict::Entry(number);
+            Dict::Entry(number).pack();
         Ok(())
     }
 
     #[inline]
     pub(super) fn dict(&self, dict: u32) -> Dict {
-        *self.dicts.get(index(dict)).expect("dictionary numbers come from add_dict")
+        self.dicts.get(index(dict)).expect("dictionary numbers come from add_dict").unpack()
+    }
+
+    #[inline]
+    pub(super) fn pack(&mut self, value: Value) -> Result<Packed, ReadError> {
+        self.packer.pack(value, &mut self.budget)
+    }
+
+    #[inline]
+    pub(super) fn unpack(&self, packed: Packed) -> Option<Value> {
+        self.packer.unpack(packed)
+    }
+
+    /// All trace entries, in the order in which they were made; none are left.
+    pub(super) fn take_entries(&mut self) -> Vec<RawEntry> {
+        std::mem::take(&mut self.entries)
     }
 
     pub(super) fn entry(&self, entry: u32) -> RawEntry {
@@ -207,8 +267,8 @@ impl Heap {
         self.lists.run_count()
     }
 
-    pub(super) fn tuple(&self, tuple: u32) -> &[Value] {
-        slice_before(&self.tuple_items, &self.tuple_ends, tuple)
+    pub(super) const fn tuples(&self) -> &Tuples {
+        &self.tuples
     }
 
     pub(super) fn text(&self, text: u32) -> &[u8] {
@@ -216,7 +276,8 @@ impl Heap {
     }
 
     fn number(&self, count: usize) -> Result<u32, ReadError> {
-        u32::try_from(count).map_err(|_| self.budget.exceeded())
+        let number = u32::try_from(count).ok().filter(|number| *number < NUMBERS_MAX);
+        number.ok_or(self.budget.exceeded())
     }
 }
 

@@ -8,6 +8,7 @@ use std::hash::BuildHasher;
 use super::budget::Budget;
 use super::error::ReadError;
 use super::heap::{Value, index, range_before};
+use super::packed::{Packed, Packer};
 
 /// The longest list that is looked for among those kept; call stacks are shorter.
 const RUN_ITEMS_MAX: usize = 1000;
@@ -26,7 +27,7 @@ enum List {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: Vec<List>,
-    owned: Vec<Vec<Value>>,
+    owned: Vec<Vec<Packed>>,
     /// The dictionaries of all shared lists, by their numbers.
     run_items: Vec<u32>,
     /// Where each shared list ends in `run_items`.
@@ -45,7 +46,7 @@ pub(super) enum Items<'a> {
         run: u32,
         dicts: &'a [u32],
     },
-    Values(&'a [Value]),
+    Values(&'a [Packed]),
 }
 
 impl Items<'_> {
@@ -56,9 +57,11 @@ impl Items<'_> {
         }
     }
 
-    pub(super) fn get(&self, position: usize) -> Option<Value> {
+    pub(super) fn get(&self, position: usize) -> Option<Packed> {
         match self {
-            Self::Run { dicts, .. } => dicts.get(position).map(|dict| Value::Dict(*dict)),
+            Self::Run { dicts, .. } => {
+                dicts.get(position).map(|dict| Packed::of(Value::Dict(*dict)))
+            }
             Self::Values(values) => values.get(position).copied(),
         }
     }
@@ -85,6 +88,7 @@ impl Lists {
         list: u32,
         items: &[Value],
         sharable: bool,
+        packer: &mut Packer,
         budget: &mut Budget,
     ) -> Result<(), ReadError> {
         let known = *self.lists.get(index(list)).expect("list numbers come from add");
@@ -105,14 +109,16 @@ impl Lists {
                 let dicts = self.run_items.get(range).expect("ends only grow");
                 let values = self.owned.get_mut(index(owned)).expect("just made");
                 budget.reserve(values, dicts.len() + items.len())?;
-                values.extend(dicts.iter().map(|dict| Value::Dict(*dict)));
+                values.extend(dicts.iter().map(|dict| Packed::of(Value::Dict(*dict))));
                 owned
             }
             List::Owned(owned) => owned,
         };
         let values = self.owned.get_mut(index(owned)).expect("owners come from own");
         budget.reserve(values, items.len())?;
-        values.extend_from_slice(items);
+        for item in items {
+            values.push(packer.pack(*item, budget)?);
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::error::ReadError;
 use super::heap::{Heap, Value};
 use super::opcode::allowed as op;
 use super::opcode::refused_name;
+use super::packed::Packed;
 use super::window::{TAKE_BYTES_MAX, Window};
 
 /// What a pickle came to.
@@ -24,7 +25,7 @@ pub(super) struct Machine<'a> {
     stack: Vec<Value>,
     /// Heights of the stack at each open mark.
     marks: Vec<usize>,
-    memo: Vec<Option<Value>>,
+    memo: Vec<Packed>,
     /// Where the last announced frame ends.
     frame_end: u64,
 }
@@ -71,7 +72,8 @@ impl<'a> Machine<'a> {
             }
             op::MEMOIZE => {
                 let value = self.top()?;
-                self.heap.budget.push(&mut self.memo, Some(value))
+                let value = self.heap.pack(value)?;
+                self.heap.budget.push(&mut self.memo, value)
             }
             op::LONG1 => {
                 let length = self.window.byte()?;
@@ -265,9 +267,9 @@ impl<'a> Machine<'a> {
     #[inline]
     fn get(&mut self, key: u32) -> Result<(), ReadError> {
         let position = usize::try_from(key).unwrap_or(usize::MAX);
-        match self.memo.get(position) {
-            Some(&Some(value)) => self.push(value),
-            _ => Err(self.malformed("a memo key is read that was never written")),
+        match self.memo.get(position).and_then(|value| self.heap.unpack(*value)) {
+            Some(value) => self.push(value),
+            None => Err(self.malformed("a memo key is read that was never written")),
         }
     }
 
@@ -275,9 +277,10 @@ impl<'a> Machine<'a> {
     /// is refused rather than made room for.
     fn put(&mut self, key: u32) -> Result<(), ReadError> {
         let value = self.top()?;
+        let value = self.heap.pack(value)?;
         let position = usize::try_from(key).unwrap_or(usize::MAX);
         if let Some(slot) = self.memo.get_mut(position) {
-            *slot = Some(value);
+            *slot = value;
             return Ok(());
         }
         if self.offset() < u64::from(key) {
@@ -285,8 +288,8 @@ impl<'a> Machine<'a> {
         }
         let more = position + 1 - self.memo.len();
         self.heap.budget.reserve(&mut self.memo, more)?;
-        self.memo.resize(position, None);
-        self.memo.push(Some(value));
+        self.memo.resize(position, Packed::NOTHING);
+        self.memo.push(value);
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod input;
 mod lists;
 mod machine;
 mod opcode;
+mod packed;
 mod raw_entry;
 mod snapshot;
 mod stacks;

@@ -1,7 +1,8 @@
 //! A trace entry as its dictionary gave it, before anything is judged.
 
 use super::entry::Action;
-use super::heap::Value;
+use super::heap::{Tuples, Value};
+use super::packed::Packed;
 use super::word::Word;
 
 /// A trace entry as its dictionary gave it, nothing judged yet.
@@ -13,14 +14,14 @@ pub(super) struct RawEntry {
     pub(super) stream: i64,
     pub(super) time_us: i64,
     pub(super) action: RawAction,
-    /// The list that is its `frames`.
-    pub(super) frames: Option<u32>,
-    /// The tuple that is its `pool_id`.
-    pub(super) pool: Option<u32>,
-    /// Its `user_metadata`.
-    pub(super) metadata: RawText,
-    /// Its `compile_context`.
-    pub(super) compile_context: RawText,
+    /// Its `frames`, if they are a list.
+    pub(super) frames: Packed,
+    /// Its `user_metadata`, if that is a text.
+    pub(super) metadata: Packed,
+    /// Its `compile_context`, if that is a text.
+    pub(super) compile_context: Packed,
+    /// Both halves of its `pool_id`.
+    pool: (u64, u64),
     /// Numbers that were given, by [`Field::bit`].
     given: u8,
     /// Numbers whose value is no 64-bit integer.
@@ -32,31 +33,9 @@ pub(super) struct RawEntry {
 pub(super) enum RawAction {
     Missing,
     NotText,
-    /// A text that is no action of those known.
-    Unknown(RawText),
+    /// A text that is no action of those known; nothing where it was too long to be kept.
+    Unknown(Packed),
     Known(Action),
-}
-
-/// A text of an entry, or what stands in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RawText {
-    /// Nothing, or what is no text.
-    Missing,
-    Word(Word),
-    /// A text of the heap.
-    Text(u32),
-}
-
-impl RawText {
-    #[inline]
-    #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else there is, is no text")]
-    pub(super) const fn of(value: Value) -> Self {
-        match value {
-            Value::Word(word) => Self::Word(word),
-            Value::Text(text) => Self::Text(text),
-            _ => Self::Missing,
-        }
-    }
 }
 
 /// The numbers of an entry.
@@ -67,6 +46,9 @@ pub(super) enum Field {
     Stream,
     TimeUs,
 }
+
+/// Beside the bits of [`Field`]: a pool was given.
+const POOL_BIT: u8 = 16;
 
 impl Field {
     const fn bit(self) -> u8 {
@@ -103,26 +85,26 @@ impl RawEntry {
         stream: 0,
         time_us: 0,
         action: RawAction::Missing,
-        frames: None,
-        pool: None,
-        metadata: RawText::Missing,
-        compile_context: RawText::Missing,
+        frames: Packed::NOTHING,
+        pool: (0, 0),
+        metadata: Packed::NOTHING,
+        compile_context: Packed::NOTHING,
         given: 0,
         odd: 0,
     };
 
     /// The entry that these pairs describe; later pairs win.
-    pub(super) fn from_pairs(pairs: &[(Value, Value)]) -> Self {
+    pub(super) fn from_pairs(pairs: &[(Value, Value)], tuples: &Tuples) -> Self {
         let mut entry = Self::EMPTY;
         for &(key, value) in pairs {
-            entry.set(key, value);
+            entry.set(key, value, tuples);
         }
         entry
     }
 
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::wildcard_enum_match_arm, reason = "other keys do not matter here")]
-    pub(super) fn set(&mut self, key: Value, value: Value) {
+    pub(super) fn set(&mut self, key: Value, value: Value, tuples: &Tuples) {
         let Value::Word(key) = key else { return };
         match key {
             Word::Addr | Word::DeviceFree => self.set_number(Field::Address, value),
@@ -130,19 +112,32 @@ impl RawEntry {
             Word::Stream => self.set_number(Field::Stream, value),
             Word::TimeUs => self.set_number(Field::TimeUs, value),
             Word::Action => self.action = RawAction::of(value),
-            Word::Frames => {
-                self.frames = if let Value::List(list) = value { Some(list) } else { None }
-            }
-            Word::PoolId => {
-                self.pool = if let Value::Tuple(tuple) = value { Some(tuple) } else { None }
-            }
-            Word::UserMetadata => self.metadata = RawText::of(value),
-            Word::CompileContext => self.compile_context = RawText::of(value),
+            Word::Frames => self.frames = Packed::of(value),
+            Word::PoolId => self.set_pool(value, tuples),
+            Word::UserMetadata => self.metadata = Packed::of_text(value),
+            Word::CompileContext => self.compile_context = Packed::of_text(value),
             _ => {}
         }
     }
 
     #[inline]
+    fn set_pool(&mut self, value: Value, tuples: &Tuples) {
+        let pair = if let Value::Tuple(tuple) = value { tuples.get(tuple) } else { &[] };
+        if let &[Value::Int(first), Value::Int(second)] = pair {
+            self.pool = (first.cast_unsigned(), second.cast_unsigned());
+            self.given |= POOL_BIT;
+        } else {
+            self.given &= !POOL_BIT;
+        }
+    }
+
+    /// Its `pool_id`, if that is a pair of integers.
+    #[inline]
+    pub(super) fn pool(&self) -> Option<(u64, u64)> {
+        (self.given & POOL_BIT != 0).then_some(self.pool)
+    }
+
+    #[inline(always)]
     fn set_number(&mut self, field: Field, value: Value) {
         self.given |= field.bit();
         if let Value::Int(number) = value {
@@ -179,9 +174,9 @@ impl RawAction {
     fn of(value: Value) -> Self {
         match value {
             Value::Word(word) => {
-                Action::of(word).map_or(Self::Unknown(RawText::Word(word)), Self::Known)
+                Action::of(word).map_or(Self::Unknown(Packed::of(value)), Self::Known)
             }
-            Value::Text(_) | Value::Passed => Self::Unknown(RawText::of(value)),
+            Value::Text(_) | Value::Passed => Self::Unknown(Packed::of(value)),
             Value::None
             | Value::Bool(_)
             | Value::Int(_)

@@ -3,28 +3,29 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::num::NonZeroU32;
 
 /// A text of a snapshot, by its number in [`Texts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TextId(u32);
+pub struct TextId(NonZeroU32);
 
 impl TextId {
     /// As an index, below [`Texts::count`].
     #[must_use]
     pub fn index(self) -> usize {
-        index(self.0)
+        position(self.0)
     }
 }
 
 /// A call stack of a snapshot, by its number in [`Stacks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StackId(u32);
+pub struct StackId(NonZeroU32);
 
 impl StackId {
     /// As an index, below [`Stacks::count`].
     #[must_use]
     pub fn index(self) -> usize {
-        index(self.0)
+        position(self.0)
     }
 }
 
@@ -54,7 +55,7 @@ impl Texts {
     /// If `text` is of another snapshot, and this one has fewer.
     #[must_use]
     pub fn get(&self, text: TextId) -> &str {
-        let range = range_before(&self.ends, text.0);
+        let range = range_before(&self.ends, text.index());
         self.characters.get(range).expect("the text is of this snapshot")
     }
 
@@ -93,7 +94,7 @@ impl Stacks {
         &self,
         stack: StackId,
     ) -> impl ExactSizeIterator<Item = Frame<'_>> + DoubleEndedIterator {
-        let range = range_before(&self.ends, stack.0);
+        let range = range_before(&self.ends, stack.index());
         let numbers = self.items.get(range).expect("the stack is of this snapshot");
         numbers.iter().map(|number| {
             let frame = self.frames.get(index(*number)).expect("frames are numbered as stored");
@@ -131,7 +132,7 @@ impl TextsBuilder {
         if let Some(id) = self.numbers.get(text) {
             return Some(*id);
         }
-        let id = TextId(u32::try_from(self.texts.ends.len()).ok()?);
+        let id = TextId(number(self.texts.ends.len())?);
         self.texts.characters.push_str(text);
         self.texts.ends.push(self.texts.characters.len());
         self.numbers.insert(text.into(), id);
@@ -169,7 +170,7 @@ impl StacksBuilder {
         if let Some(id) = self.stack_numbers.get(frames) {
             return Some(*id);
         }
-        let id = StackId(u32::try_from(self.stacks.ends.len()).ok()?);
+        let id = StackId(number(self.stacks.ends.len())?);
         self.stacks.items.extend_from_slice(frames);
         self.stacks.ends.push(self.stacks.items.len());
         self.stack_numbers.insert(frames.into(), id);
@@ -198,11 +199,19 @@ fn add<T: Copy + Eq + Hash>(
     Some(number)
 }
 
-/// What lies between the end before `number` and its own.
-fn range_before(ends: &[usize], number: u32) -> std::ops::Range<usize> {
-    let position = index(number);
+/// What lies between the end before the one at `position` and that.
+fn range_before(ends: &[usize], position: usize) -> std::ops::Range<usize> {
     let start = position.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
     start..ends.get(position).copied().unwrap_or(usize::MAX)
+}
+
+/// The number of what stands at `position`, counted from 1 so that none takes no room.
+fn number(position: usize) -> Option<NonZeroU32> {
+    u32::try_from(position).ok()?.checked_add(1).and_then(NonZeroU32::new)
+}
+
+fn position(number: NonZeroU32) -> usize {
+    index(number.get()) - 1
 }
 
 fn index(number: u32) -> usize {

@@ -13,9 +13,10 @@ const AHEAD_BYTES: usize = 2 << 10;
 /// The bytes of a pickle, from the first to the last.
 pub(super) struct Window<'a> {
     input: Input<'a>,
+    /// Room for the bytes, of which those from `start` to `end` are not served yet.
     buffer: Vec<u8>,
-    /// Where in `buffer` the next byte stands.
     start: usize,
+    end: usize,
     /// Offset in the pickle of the first byte in `buffer`.
     buffer_offset: u64,
     bytes_max: u64,
@@ -24,7 +25,15 @@ pub(super) struct Window<'a> {
 
 impl<'a> Window<'a> {
     pub(super) const fn new(input: Input<'a>, bytes_max: u64) -> Self {
-        Self { input, buffer: Vec::new(), start: 0, buffer_offset: 0, bytes_max, has_ended: false }
+        Self {
+            input,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            buffer_offset: 0,
+            bytes_max,
+            has_ended: false,
+        }
     }
 
     /// Offset of the next byte.
@@ -36,26 +45,26 @@ impl<'a> Window<'a> {
         self.bytes_max
     }
 
+    /// What was read and is not served yet.
+    #[inline]
+    fn held(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).expect("what is held is in the buffer")
+    }
+
     /// Refuses what does not begin as a pickle, without taking any byte.
     pub(super) fn check_pickle_start(&mut self) -> Result<(), ReadError> {
-        while self.buffer.len() < 2 && self.refill()? {}
-        input::check_pickle_start(&self.buffer)
+        while self.held().len() < 2 && self.refill()? {}
+        input::check_pickle_start(self.held())
     }
 
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, ReadError> {
-        match self.buffer.get(self.start) {
-            Some(&byte) => {
-                self.start += 1;
-                Ok(byte)
-            }
-            None => self.array::<1>().map(|[byte]| byte),
-        }
+        self.array::<1>().map(|[byte]| byte)
     }
 
     #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
-        if let Some(&bytes) = self.buffer.get(self.start..).and_then(|rest| rest.first_chunk()) {
+        if let Some(&bytes) = self.held().first_chunk() {
             self.start += N;
             return Ok(bytes);
         }
@@ -67,7 +76,7 @@ impl<'a> Window<'a> {
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> Result<&[u8], ReadError> {
         debug_assert!(count <= TAKE_BYTES_MAX, "longer runs are skipped, not taken");
-        if self.buffer.len() - self.start < count {
+        if self.end - self.start < count {
             self.fill(count)?;
         }
         let taken = self.buffer.get(self.start..self.start + count);
@@ -78,23 +87,23 @@ impl<'a> Window<'a> {
     /// The bytes that follow, without taking them; only near the end are they few.
     #[inline]
     pub(super) fn ahead(&mut self) -> Result<&[u8], ReadError> {
-        if self.buffer.len() - self.start < AHEAD_BYTES && !self.has_ended {
+        if self.end - self.start < AHEAD_BYTES && !self.has_ended {
             self.refill()?;
         }
-        Ok(self.buffer.get(self.start..).unwrap_or_default())
+        Ok(self.held())
     }
 
     /// Takes `count` of the bytes that [`Self::ahead`] showed.
     #[inline]
     pub(super) fn pass(&mut self, count: usize) {
         self.start += count;
-        debug_assert!(self.start <= self.buffer.len(), "only what is there can be passed");
+        debug_assert!(self.start <= self.end, "only what is there can be passed");
     }
 
     /// Passes over `count` bytes, which must be there.
     pub(super) fn skip(&mut self, mut count: u64) -> Result<(), ReadError> {
         loop {
-            let here = to_u64(self.buffer.len() - self.start).min(count);
+            let here = to_u64(self.end - self.start).min(count);
             self.start += usize::try_from(here).expect("no more than the buffer holds");
             count -= here;
             if count == 0 {
@@ -107,15 +116,15 @@ impl<'a> Window<'a> {
     /// Lets the decompressor see the end of its data, so that it checks its sum. What follows a
     /// pickle is nobody's: one chunk is looked at and ignored, as Python does.
     pub(super) fn finish(&mut self) -> Result<(), ReadError> {
-        self.start = self.buffer.len();
+        self.start = self.end;
         self.refill().map(|_| ())
     }
 
     #[cold]
     fn fill(&mut self, count: usize) -> Result<(), ReadError> {
-        while self.buffer.len() - self.start < count {
+        while self.end - self.start < count {
             if !self.refill()? {
-                let end = self.buffer_offset + to_u64(self.buffer.len());
+                let end = self.buffer_offset + to_u64(self.end);
                 return Err(if end == 0 {
                     ReadError::Empty
                 } else {
@@ -128,19 +137,17 @@ impl<'a> Window<'a> {
 
     /// Reads one more chunk behind what is not yet served; false at the end.
     fn refill(&mut self) -> Result<bool, ReadError> {
-        self.buffer.drain(..self.start);
+        self.buffer.copy_within(self.start..self.end, 0);
         self.buffer_offset += to_u64(self.start);
+        self.end -= self.start;
         self.start = 0;
-        let held = self.buffer.len();
-        let offset = self.buffer_offset + to_u64(held);
-        self.buffer.resize(held + CHUNK_BYTES, 0);
-        let outcome = match self.buffer.get_mut(held..) {
-            Some(room) => self.input.read(room, offset),
-            None => Ok(0),
-        };
-        let read_count = *outcome.as_ref().unwrap_or(&0);
-        self.buffer.truncate(held + read_count);
-        outcome?;
+        if self.buffer.len() < self.end + CHUNK_BYTES {
+            self.buffer.resize(self.end + CHUNK_BYTES, 0);
+        }
+        let offset = self.buffer_offset + to_u64(self.end);
+        let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+        let read_count = self.input.read(room, offset)?;
+        self.end += read_count;
         self.has_ended = read_count == 0;
         if self.bytes_max < offset + to_u64(read_count) {
             return Err(ReadError::TooLong { limit: self.bytes_max });

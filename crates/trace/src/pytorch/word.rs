@@ -4,7 +4,8 @@
 macro_rules! words {
     ($($name:ident $text:literal)*) => {
         /// One of the texts that snapshots repeat.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
         pub(super) enum Word { $($name),* }
 
         impl Word {
@@ -15,6 +16,19 @@ macro_rules! words {
                     $($text => Some(Self::$name),)*
                     _ => None,
                 }
+            }
+
+            /// The word with this [`Self::code`].
+            #[inline]
+            pub(super) fn of_code(code: u8) -> Option<Self> {
+                const ALL: &[Word] = &[$(Word::$name),*];
+                ALL.get(usize::from(code)).copied()
+            }
+
+            /// Its position in the list.
+            #[inline]
+            pub(super) const fn code(self) -> u8 {
+                self as u8
             }
 
             /// Its bytes, as a file spells it.

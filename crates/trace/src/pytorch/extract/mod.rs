@@ -58,9 +58,6 @@ impl Extractor {
         let segments =
             segments.ok_or(ReadError::MissingKey { place: Place::Top, key: "segments" })?;
         snapshot.segments = self.segments(segments)?;
-        if let Some(traces) = traces {
-            snapshot.device_traces = self.traces(traces)?;
-        }
         if let Some(overflows) = overflows {
             snapshot.device_overflows = self.flags(overflows)?;
         }
@@ -75,6 +72,10 @@ impl Extractor {
         }
         if let Some(Value::Dict(settings)) = settings {
             snapshot.allocator_settings = Some(self.settings(settings));
+        }
+        // Last, because it leaves no entries behind.
+        if let Some(traces) = traces {
+            snapshot.device_traces = self.traces(traces)?;
         }
         Ok(snapshot)
     }
@@ -104,13 +105,20 @@ impl Extractor {
 
     /// How many items the list or tuple `value` has; all of them count as visited.
     fn items(&mut self, value: Value, place: Place, key: &'static str) -> Result<usize, ReadError> {
-        let count = match value {
-            Value::List(list) => self.heap.list(list).len(),
-            Value::Tuple(tuple) => self.heap.tuple(tuple).len(),
-            _ => return Err(ReadError::WrongType { place, key, expected: "a list" }),
-        };
+        if !matches!(value, Value::List(_) | Value::Tuple(_)) {
+            return Err(ReadError::WrongType { place, key, expected: "a list" });
+        }
+        let count = self.count(value);
         self.visit(count)?;
         Ok(count)
+    }
+
+    fn count(&self, value: Value) -> usize {
+        match value {
+            Value::List(list) => self.heap.list(list).len(),
+            Value::Tuple(tuple) => self.heap.tuples().get(tuple).len(),
+            _ => 0,
+        }
     }
 
     /// The same where anything may stand: what is no list has no items.
@@ -123,8 +131,11 @@ impl Extractor {
 
     fn item(&self, value: Value, position: usize) -> Value {
         let item = match value {
-            Value::List(list) => self.heap.list(list).get(position),
-            Value::Tuple(tuple) => self.heap.tuple(tuple).get(position).copied(),
+            Value::List(list) => {
+                let item = self.heap.list(list).get(position);
+                item.and_then(|item| self.heap.unpack(item))
+            }
+            Value::Tuple(tuple) => self.heap.tuples().get(tuple).get(position).copied(),
             _ => None,
         };
         item.expect("`items` counted them")
@@ -139,7 +150,7 @@ impl Extractor {
     }
 
     fn pool(&self, tuple: u32) -> Option<(u64, u64)> {
-        match self.heap.tuple(tuple) {
+        match self.heap.tuples().get(tuple) {
             &[Value::Int(first), Value::Int(second)] => {
                 Some((first.cast_unsigned(), second.cast_unsigned()))
             }

@@ -5,7 +5,7 @@ use super::Extractor;
 use super::judge::{ADDRESS_MAX, DEVICE_MAX, SIZE_BYTES_MAX};
 use crate::pytorch::error::ReadError;
 use crate::pytorch::heap::Value;
-use crate::pytorch::raw_entry::RawText;
+use crate::pytorch::packed::Packed;
 use crate::pytorch::snapshot::{AllocatorSettings, Annotation, HostSegment, Stage};
 use crate::pytorch::word::Word;
 
@@ -72,7 +72,7 @@ impl Extractor {
             Some(Value::Word(Word::End)) => Stage::End,
             _ => Stage::Other,
         };
-        let name = self.last(dict, Word::Name).map_or(RawText::Missing, RawText::of);
+        let name = self.last(dict, Word::Name).map_or(Packed::NOTHING, Packed::of_text);
         let device = self.last(dict, Word::Device).and_then(|value| plausible(value, DEVICE_MAX));
         let time_us = match self.last(dict, Word::TimeUs) {
             Some(Value::Int(time_us)) => time_us,

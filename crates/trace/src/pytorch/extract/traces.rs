@@ -9,25 +9,70 @@ use crate::pytorch::raw_entry::{Field, Given, RawAction, RawEntry};
 use crate::pytorch::snapshot::StreamHandle;
 
 impl Extractor {
+    /// The traces of all devices. Afterwards no entries are left in the heap.
     pub(super) fn traces(&mut self, value: Value) -> Result<Vec<Vec<Entry>>, ReadError> {
-        let lists = self.items(value, Place::Top, "device_traces")?;
+        let device_count = self.items(value, Place::Top, "device_traces")?;
         let mut traces = Vec::new();
-        for device in 0..lists {
+        self.heap.budget.reserve(&mut traces, device_count)?;
+        let mut longest = (0, 0);
+        for device in 0..device_count {
             let list = self.item(value, device);
-            let count = self.items(list, Place::Trace { device }, "entries")?;
-            let mut entries = Vec::new();
-            self.heap.budget.reserve_exact(&mut entries, count)?;
-            for position in 0..count {
-                let place = Place::Entry { device, entry: position };
-                let Value::Dict(dict) = self.item(list, position) else {
-                    return Err(ReadError::WrongType { place, key: "action", expected: "a dict" });
-                };
-                let raw = self.raw_entry(dict)?;
-                entries.push(self.entry(&raw, place)?);
-            }
-            self.heap.budget.push(&mut traces, entries)?;
+            longest = longest.max((self.items(list, Place::Trace { device }, "entries")?, device));
+            traces.push(Vec::new());
+        }
+        // The longest one comes last: its entries become the trace where they are.
+        let (count, last) = longest;
+        for device in (0..device_count).filter(|device| *device != last) {
+            let trace = self.copied(self.item(value, device), device)?;
+            *traces.get_mut(device).expect("there is one for each device") = trace;
+        }
+        if let Some(trace) = traces.get_mut(last) {
+            let list = self.item(value, last);
+            *trace = if self.is_all_entries(list, count) {
+                self.converted(count, last)?
+            } else {
+                self.copied(list, last)?
+            };
         }
         Ok(traces)
+    }
+
+    fn copied(&mut self, list: Value, device: usize) -> Result<Vec<Entry>, ReadError> {
+        let count = self.count(list);
+        let mut entries = Vec::new();
+        self.heap.budget.reserve_exact(&mut entries, count)?;
+        for position in 0..count {
+            let place = Place::Entry { device, entry: position };
+            let Value::Dict(dict) = self.item(list, position) else {
+                return Err(ReadError::WrongType { place, key: "action", expected: "a dict" });
+            };
+            let raw = self.raw_entry(dict)?;
+            entries.push(self.entry(&raw, place)?);
+        }
+        Ok(entries)
+    }
+
+    /// Whether the items of `list` are the entries of the heap from the first on, in order.
+    fn is_all_entries(&self, list: Value, count: usize) -> bool {
+        (0..count).all(|position| match self.item(list, position) {
+            Value::Dict(dict) => match self.heap.dict(dict) {
+                Dict::Entry(entry) => usize::try_from(entry) == Ok(position),
+                Dict::Empty | Dict::Pairs(_) => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// The first `count` entries of the heap as a trace, in the memory that they have already:
+    /// a raw entry is no smaller than an entry, so collecting makes no second copy.
+    fn converted(&mut self, count: usize, device: usize) -> Result<Vec<Entry>, ReadError> {
+        const { assert!(size_of::<Entry>() <= size_of::<RawEntry>()) };
+        let mut raws = self.heap.take_entries();
+        raws.truncate(count);
+        let entry = |(position, raw): (usize, RawEntry)| {
+            self.entry(&raw, Place::Entry { device, entry: position })
+        };
+        raws.into_iter().enumerate().map(entry).collect()
     }
 
     /// The host's traces: a list of lists as for devices, or one list of entries. Entries that
@@ -70,7 +115,7 @@ impl Extractor {
             Dict::Pairs(pairs) => {
                 let pairs = self.heap.pairs(pairs);
                 let visited = pairs.len();
-                let raw = RawEntry::from_pairs(pairs);
+                let raw = RawEntry::from_pairs(pairs, self.heap.tuples());
                 self.visit(visited)?;
                 raw
             }
@@ -95,7 +140,7 @@ impl Extractor {
             Given::Int(time_us) => time_us,
             Given::Missing | Given::Odd => 0,
         };
-        let stack = match raw.frames {
+        let stack = match raw.frames.list() {
             Some(list) => self.words.stack(list, &self.heap),
             None => None,
         };
@@ -106,7 +151,7 @@ impl Extractor {
             stream: StreamHandle(stream),
             time_us,
             stack,
-            pool: raw.pool.and_then(|tuple| self.pool(tuple)),
+            pool: raw.pool(),
             metadata: self.words.text(raw.metadata, &self.heap),
             compile_context: self.words.text(raw.compile_context, &self.heap),
         })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::pytorch::entry::Action;
 use crate::pytorch::heap::{Dict, Heap, Value};
 use crate::pytorch::lists::Items;
-use crate::pytorch::raw_entry::RawText;
+use crate::pytorch::packed::Packed;
 use crate::pytorch::snapshot::Snapshot;
 use crate::pytorch::stacks::{StackId, StacksBuilder, TextId, TextsBuilder};
 use crate::pytorch::word::Word;
@@ -72,12 +72,12 @@ impl Words {
         if let Some(known) = self.frame_of_dict.get(&dict) {
             return *known;
         }
-        let (mut file, mut name, mut line) = (RawText::Missing, RawText::Missing, 0);
+        let (mut file, mut name, mut line) = (Packed::NOTHING, Packed::NOTHING, 0);
         if let Dict::Pairs(pairs) = heap.dict(dict) {
             for &(key, value) in heap.pairs(pairs) {
                 match (key, value) {
-                    (Value::Word(Word::Filename), value) => file = RawText::of(value),
-                    (Value::Word(Word::Name), value) => name = RawText::of(value),
+                    (Value::Word(Word::Filename), value) => file = Packed::of_text(value),
+                    (Value::Word(Word::Name), value) => name = Packed::of_text(value),
                     (Value::Word(Word::Line), Value::Int(value)) => {
                         line = u32::try_from(value).unwrap_or(0);
                     }
@@ -92,20 +92,20 @@ impl Words {
     }
 
     /// A text of an entry; nothing comes of an empty one and of PyTorch's "N/A".
-    pub(super) fn text(&mut self, text: RawText, heap: &Heap) -> Option<TextId> {
-        match text {
-            RawText::Missing | RawText::Word(Word::Nothing | Word::NotApplicable) => None,
+    pub(super) fn text(&mut self, text: Packed, heap: &Heap) -> Option<TextId> {
+        match (text, text.word()) {
+            (Packed::NOTHING, _) | (_, Some(Word::Nothing | Word::NotApplicable)) => None,
             _ => self.texts.add(&String::from_utf8_lossy(bytes(text, heap))),
         }
     }
 
     /// A text that must be there; an empty one if it is not.
-    pub(super) fn name(&mut self, text: RawText, heap: &Heap) -> Option<TextId> {
+    pub(super) fn name(&mut self, text: Packed, heap: &Heap) -> Option<TextId> {
         self.texts.add(&String::from_utf8_lossy(bytes(text, heap)))
     }
 
     /// Counts an action that is not known.
-    pub(super) fn unknown_action(&mut self, name: RawText, heap: &Heap) -> Action {
+    pub(super) fn unknown_action(&mut self, name: Packed, heap: &Heap) -> Action {
         let mut name = String::from_utf8_lossy(bytes(name, heap));
         let is_full = UNKNOWN_ACTIONS_MAX <= self.unknown_actions.len();
         if is_full && !self.unknown_numbers.contains_key(name.as_ref()) {
@@ -134,10 +134,10 @@ impl Words {
     }
 }
 
-fn bytes(text: RawText, heap: &Heap) -> &[u8] {
-    match text {
-        RawText::Missing => b"",
-        RawText::Word(word) => word.text(),
-        RawText::Text(text) => heap.text(text),
+fn bytes(text: Packed, heap: &Heap) -> &[u8] {
+    match (text.word(), text.text()) {
+        (Some(word), _) => word.text(),
+        (_, Some(text)) => heap.text(text),
+        _ => b"",
     }
 }

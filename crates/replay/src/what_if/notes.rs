@@ -15,7 +15,7 @@ pub(super) fn notes(case: &Case, answer: &WhatIf) -> Vec<String> {
         unknown_setting(case),
         garbage_collection(answer),
         spread(answer),
-        wellspring(answer),
+        wellspring(case, answer),
     ];
     found.into_iter().flatten().collect()
 }
@@ -151,12 +151,15 @@ fn percent_from(base: u64, other: u64) -> String {
     format!("{sign}{}.{} %", tenths / 10, tenths % 10)
 }
 
-fn wellspring(answer: &WhatIf) -> Option<String> {
+fn wellspring(case: &Case, answer: &WhatIf) -> Option<String> {
     let is_ours = |row: &Row| row.model == Allocator::Wellspring;
     answer.rows.iter().any(is_ours).then(|| {
-        "Wellspring's rows are its real allocator on the simulated device; where uses end when \
-         they were recorded to end, it may wait for them"
-            .to_owned()
+        let left_out = if case.emptied.is_empty() && case.timeline.pools.is_empty() {
+            ""
+        } else {
+            ", without private pools and emptied caches"
+        };
+        format!("Wellspring's rows are its real allocator on the simulated device{left_out}")
     })
 }
 

@@ -54,7 +54,7 @@ pub struct Row {
     pub segments: u64,
     /// How often all that was cached had to be given back before a request was served.
     pub retries: u64,
-    /// Calls that gave memory back to the driver, each of which may stall a real run; for
+    /// Driver calls by which requests gave memory back, each of which may stall a real run; for
     /// Wellspring, requests that had to.
     pub driver_frees: u64,
     /// Whether every request found room.
@@ -72,7 +72,7 @@ impl Row {
     /// Serves a case under a setting of PyTorch's.
     pub(super) fn of_setting(case: &Case, setting: &Setting, capacity: Option<u64>) -> Self {
         let served = serve(case, &setting.settings, capacity, Assumed::default());
-        let Served { figures, failed, elapsed } = served;
+        let Served { figures, failed, give_backs, elapsed } = served;
         Self {
             model: Allocator::Pytorch,
             setting: setting.line.clone(),
@@ -82,7 +82,7 @@ impl Row {
             utilization: ratio(figures.allocated_peak_bytes, figures.reserved_peak_bytes),
             segments: figures.segment_peak_count,
             retries: figures.retry_count,
-            driver_frees: figures.driver_free_count,
+            driver_frees: give_backs,
             fits: failed.is_none(),
             out_of_memory_event: failed.map(|operation| case.event_of(operation)),
             milliseconds: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),

@@ -37,6 +37,8 @@ pub(super) struct Served {
     pub(super) figures: Figures,
     /// The operation that ran out of memory, which ended the run.
     pub(super) failed: Option<usize>,
+    /// Driver calls by which requests gave memory back.
+    pub(super) give_backs: u64,
     pub(super) elapsed: Duration,
 }
 
@@ -59,8 +61,9 @@ pub(super) fn serve(
         }
         start = case.operations.initial_operation_count;
     }
-    let failed = take_all(case, &mut model, start);
-    Served { figures: *model.figures(), failed, elapsed: started.elapsed() }
+    let (failed, emptied) = take_all(case, &mut model, start);
+    let give_backs = model.figures().driver_free_count - emptied;
+    Served { figures: *model.figures(), failed, give_backs, elapsed: started.elapsed() }
 }
 
 /// What was held when the trace began belongs to the setting that it was recorded under.
@@ -76,14 +79,17 @@ fn limits(settings: &Settings, capacity_bytes: Option<u64>) -> Limits {
     Limits { device_bytes: device, fraction_bytes }
 }
 
-/// The operation at which memory ran out.
-fn take_all(case: &Case, model: &mut Model<AssumedDriver>, start: usize) -> Option<usize> {
+/// The operation at which memory ran out, and the driver calls of emptied caches.
+fn take_all(case: &Case, model: &mut Model<AssumedDriver>, start: usize) -> (Option<usize>, u64) {
+    let mut in_emptied = 0;
     let operations = &case.operations;
     let mut emptied = case.emptied.iter().peekable();
     for (index, operation) in operations.list.iter().enumerate().skip(start) {
         while let Some((_, release)) = emptied.next_if(|(before, _)| *before <= index) {
             release.ended.iter().for_each(|pool| model.retire(*pool));
+            let before = model.figures().driver_free_count;
             model.empty_cache();
+            in_emptied += model.figures().driver_free_count - before;
         }
         match *operation {
             Operation::Allocate { block, bytes, stream } => {
@@ -91,7 +97,7 @@ fn take_all(case: &Case, model: &mut Model<AssumedDriver>, start: usize) -> Opti
                 let pool = case.pools.get(block.index()).copied().unwrap_or(PoolId::DEFAULT);
                 let request = Request { bytes, stream, pool };
                 if model.allocate(BlockNumber(block.0), request).is_err() {
-                    return Some(index);
+                    return (Some(index), in_emptied);
                 }
             }
             Operation::Free { block, deferred } => model.free(BlockNumber(block.0), deferred),
@@ -99,5 +105,5 @@ fn take_all(case: &Case, model: &mut Model<AssumedDriver>, start: usize) -> Opti
             Operation::OutOfMemory { .. } => {}
         }
     }
-    None
+    (None, in_emptied)
 }

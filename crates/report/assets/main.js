@@ -217,7 +217,7 @@ function helpText() {
     ["Page Up, Page Down", "by a tenth of the view"], ["Home, End", "to the beginning, to the end"],
     ["+ −", "zoom in, zoom out"], ["0", "show everything"], ["p", "to the peak"], ["o", "to the next request that found no room"],
     ["1 2 3 4", "divide by state, stream, owner, pending"], ["/", "search"], ["d", "light or dark"],
-    ["Tab", "from one picture to the next; arrows and Enter walk the flamegraph"], ["?", "this help"]];
+    ["Tab", "from one picture to the next; arrows and Enter walk the flamegraph and the segment map"], ["?", "this help"]];
   byId("help-text").append(
     make("p", {}, "The picture on top shows how many bytes were allocated, freed but waiting for other streams, and cached by PyTorch; "
       + "the line is what PyTorch had reserved from the driver. Each column shows the highest moment within it, so no peak is lost. "

@@ -4,7 +4,7 @@ const SEGMENT_ROW = 20;
 const SEGMENT_LABEL = 170;
 const SEGMENT_LABEL_MORE = 330;
 const SEGMENT_HEIGHT_MAX = 420;
-const segmentMap = { rows: [], moment: -1, order: "", hits: [] };
+const segmentMap = { rows: [], moment: -1, order: "", hits: [], row: -1, place: -1 };
 
 function segmentRows() {
   const order = byId("segment-order").value;
@@ -12,7 +12,7 @@ function segmentRows() {
     const rows = segmentsAt(timeline.moment);
     if (order === "bytes") rows.sort((a, b) => b.bytes - a.bytes || a.address - b.address);
     if (order === "free") rows.sort((a, b) => (b.bytes - b.used) - (a.bytes - a.used) || a.address - b.address);
-    Object.assign(segmentMap, { rows, moment: timeline.moment, order });
+    Object.assign(segmentMap, { rows, moment: timeline.moment, order, row: -1, place: -1 });
     const free = rows.reduce((sum, row) => sum + row.bytes - row.used, 0);
     const empty = rows.filter((row) => row.blocks.length === 0);
     const emptyBytes = empty.reduce((sum, row) => sum + row.bytes, 0);
@@ -104,8 +104,9 @@ function drawSegment(context, row, { x, y, length, paint }) {
       context.strokeRect(start, y - 1, Math.max(3, size), thick + 2);
     }
   }
-  context.strokeStyle = color("--line");
-  context.lineWidth = 1;
+  const isChosen = row === segmentMap.rows[segmentMap.row];
+  context.strokeStyle = color(isChosen ? "--accent" : "--line");
+  context.lineWidth = isChosen ? 2 : 1;
   context.strokeRect(x + 0.5, y + 0.5, length - 1, thick - 1);
   segmentMap.hits.push({ row, x, y, length, perByte, thick });
 }
@@ -130,8 +131,37 @@ function segmentHit(event) {
   return near === undefined ? { row: hit.row, hole } : { row: hit.row, block: near };
 }
 
+// Up and down go from segment to segment, left and right from block to block, Enter shows its life.
+function segmentKey(event) {
+  const scroll = byId("segment-scroll");
+  const rows = segmentRows();
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const side = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (rows.length === 0 || (!step && !side && event.key !== "Enter")) return;
+  event.preventDefault();
+  event.stopPropagation();
+  if (event.key === "Enter") {
+    if (0 <= chosenBlock) chooseBlock(chosenBlock, true);
+    return;
+  }
+  const within = (value, count) => Math.max(0, Math.min(count - 1, value));
+  segmentMap.row = within(segmentMap.row + (step || (segmentMap.row < 0 ? 1 : 0)), rows.length);
+  const { blocks, bytes } = rows[segmentMap.row];
+  segmentMap.place = step ? 0 : within(segmentMap.place + side, blocks.length);
+  const top = segmentMap.row * SEGMENT_ROW;
+  if (top < scroll.scrollTop) scroll.scrollTop = top;
+  if (scroll.scrollTop + scroll.clientHeight < top + 2 * SEGMENT_ROW) {
+    scroll.scrollTop = top + 2 * SEGMENT_ROW - scroll.clientHeight;
+  }
+  const block = blocks[segmentMap.place];
+  scroll.setAttribute("aria-label", block === undefined
+    ? `empty segment of ${bytesText(bytes)}` : blockHint(block).replaceAll("\n", ", "));
+  chooseBlock(block === undefined ? -1 : block, false);
+}
+
 function wireSegments() {
   const scroll = byId("segment-scroll");
+  scroll.addEventListener("keydown", segmentKey);
   scroll.addEventListener("scroll", () => drawLater("segments"));
   // The legend above says what the colors mean.
   byId("segment-color").addEventListener("change", (event) => setMode(event.target.value));

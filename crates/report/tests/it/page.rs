@@ -195,6 +195,15 @@ fn a_block_is_found_by_click_and_by_address() {
     {
         assert!(text.as_str().unwrap().contains(part), "no `{part}` in {text}");
     }
+    browser.open(&file, "#view=segments&t=2");
+    browser.evaluate("document.getElementById('segment-scroll').focus()");
+    browser.press("ArrowRight");
+    assert_eq!(state(&mut browser, "block"), "0x40000000", "arrows choose a block");
+    let label = "document.activeElement.getAttribute('aria-label')";
+    let label = browser.drawn(label);
+    assert!(label.as_str().unwrap().starts_with("20 MiB at 0x40000000, allocated"), "{label}");
+    browser.press("Enter");
+    assert_eq!(state(&mut browser, "view"), "block");
     browser.open(&file, "#search=0x40000fff&theme=dark");
     assert_eq!(state(&mut browser, "block"), "0x40000000", "an address inside names the block");
     assert_eq!(state(&mut browser, "theme"), "dark");

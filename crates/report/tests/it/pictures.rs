@@ -1,17 +1,19 @@
 //! The pictures that need no browser.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use report::{Options, Report};
 use trace::pytorch::{ReadOptions, read_file};
 
 use crate::made_up::{report, segment, snapshot, step};
 
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.pickle.zst"))
+}
+
 /// The report of a trace of the project.
 pub(crate) fn recorded(name: &str) -> Report {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
-    let file = folder.join(format!("{name}.pickle.zst"));
-    let snapshot = read_file(&file, &ReadOptions::default(), None).unwrap();
+    let snapshot = read_file(&file(name), &ReadOptions::default(), None).unwrap();
     Report::of(&snapshot, &Options { title: name, ..Options::default() }).unwrap()
 }
 
@@ -26,6 +28,22 @@ fn a_picture_says_what_the_figures_say() {
         assert!(svg.contains(words), "no `{words}`");
     }
     assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+}
+
+#[test]
+fn peaks_are_those_of_the_summary() {
+    for name in ["expandable", "gnn_train", "gpt_train", "graphs", "oom_frames", "streams"] {
+        let snapshot = read_file(&file(name), &ReadOptions::default(), None).unwrap();
+        let trace = snapshot.trace(None).unwrap();
+        let summary = trace.summary(&trace.operations());
+        let figures = report(&snapshot).figures();
+        assert_eq!(figures.peak_reserved_bytes, summary.recorded_peak_reserved_bytes, "{name}");
+        // Of blocks that are alive at the end the true size is known, which may be a little more
+        // than the request rounded up.
+        let active = summary.peaks.active_bytes;
+        let most = active + active / 50;
+        assert!((active..=most).contains(&figures.peak_active_bytes), "{name}: {figures:?}");
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ function drawBlock() {
   say("size", `${bytesText(life.requested[index])} asked for (${countText(life.requested[index])} B), ${bytesText(life.bytes[index])} taken`);
   say("stream", streamName(life.stream[index]));
   say("owner", ownerName(life.owner[index]));
+  if (0 < life.noted[index]) say("noted by the program", model.texts[life.noted[index] - 1]);
   sayMoments(say, index);
   sayNeighbors(say, index);
   panel.replaceChildren(list, make("h3", {}, "Stack of the allocation"), stackList(life.stack[index]));

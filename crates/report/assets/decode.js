@@ -60,6 +60,7 @@ function decode(bytes) {
     completed: column(Uint32Array, lives, false),
     stack: column(Int32Array, lives, false),
     owner: column(Uint32Array, lives, false),
+    noted: column(Uint32Array, lives, false),
   };
   for (let index = 0; index < lives; index += 1) {
     life.bytes[index] += 512 * Math.max(1, Math.ceil(life.requested[index] / 512));

@@ -10,11 +10,15 @@ use trace::{OpenAnnotations, Owners, is_own_file};
 use crate::history::{History, Moment, NEVER, moment};
 use crate::holes::{self, Sample};
 use crate::levels::Levels;
+use crate::picture::bytes_text;
 use crate::ranges::{self, Change, Range};
 use crate::{Figures, Options};
 
 /// How deep annotations may lie in one another; a page shows three lanes of them.
 const OPEN_ANNOTATIONS_MAX: usize = 1000;
+
+/// How many unknown actions are named; whoever has more needs a newer reader.
+const UNKNOWN_ACTIONS_NOTED_MAX: usize = 5;
 
 /// Everything that is drawn.
 #[derive(Debug, Clone)]
@@ -30,6 +34,8 @@ pub(crate) struct Gathered {
     pub(crate) owners: Vec<usize>,
     pub(crate) owner_names: Vec<String>,
     pub(crate) stacks: Stacks,
+    /// What the program had noted for each life, as a text of the stacks.
+    pub(crate) noted: Vec<Option<usize>>,
     pub(crate) annotations: Vec<Annotation>,
     /// What a reader should know of this trace.
     pub(crate) notes: Vec<String>,
@@ -119,6 +125,7 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
     if 0 < others {
         notes.push(format!("This is device {device}; the snapshot has {others} more."));
     }
+    other_notes(snapshot, &mut notes);
     let segments = || snapshot.segments.iter().filter(|segment| segment.device == device);
     let ranges = ranges::ranges(segments(), &changes);
     let unmapped = ranges::unmapped_steps(&ranges, &changes);
@@ -132,6 +139,11 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
     for failed in &history.failed {
         stacks.take(snapshot, failed.stack);
     }
+    let noted = history
+        .lives
+        .iter()
+        .map(|life| life.noted.map(|noted| stacks.text(snapshot.texts.get(noted))));
+    let noted = noted.collect();
     let annotations = annotations(snapshot, device, &history);
     let title = if options.title.is_empty() { "GPU memory" } else { options.title }.to_owned();
     Ok(Gathered {
@@ -145,6 +157,7 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
         owners,
         owner_names,
         stacks,
+        noted,
         annotations,
         notes,
     })
@@ -176,6 +189,24 @@ fn of_trace(
     }
     let changes = changes(trace.entries(), &history);
     (trace.device(), history, changes)
+}
+
+/// What the snapshot holds and no picture shows.
+fn other_notes(snapshot: &Snapshot, notes: &mut Vec<String>) {
+    for (name, count) in snapshot.unknown_actions.iter().take(UNKNOWN_ACTIONS_NOTED_MAX) {
+        notes.push(format!(
+            "Entries with the unknown action “{name}”, {count} of them, are left out."
+        ));
+    }
+    let host = &snapshot.host_segments;
+    if !host.is_empty() {
+        let bytes = host.iter().fold(0_u64, |sum, segment| sum.saturating_add(segment.bytes));
+        notes.push(format!(
+            "{} of pinned host memory in {} segments are listed too; they are not shown.",
+            bytes_text(bytes),
+            host.len()
+        ));
+    }
 }
 
 /// Devices that something is known of, besides this one.

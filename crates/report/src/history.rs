@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use trace::pytorch::{
-    Action, Block, BlockState, DeviceTrace, Entry, Segment, StackId, StreamHandle,
+    Action, Block, BlockState, DeviceTrace, Entry, Segment, StackId, StreamHandle, TextId,
 };
 use trace::rounded_bytes;
 
@@ -79,6 +79,8 @@ pub(crate) struct Life {
     /// The first moment it is available again.
     pub(crate) completed: Moment,
     pub(crate) stack: Option<StackId>,
+    /// What the program had noted when it was allocated.
+    pub(crate) noted: Option<TextId>,
 }
 
 /// A request that found no room.
@@ -219,7 +221,8 @@ impl Builder {
                 if let Some(replaced) = self.live.get(&entry.address).copied() {
                     self.end(replaced, now);
                 }
-                self.begin(entry.address, entry.bytes, entry.stream, entry.stack);
+                let number = self.begin(entry.address, entry.bytes, entry.stream, entry.stack);
+                self.life(number).noted = entry.metadata;
             }
             EventKind::Free | EventKind::FreePair => self.free(entry, now),
             EventKind::FreeRequested => match self.live.remove(&entry.address) {
@@ -264,7 +267,9 @@ impl Builder {
         let from = self.history.end();
         let bytes = rounded_bytes(requested_bytes);
         let (freed, completed) = (NEVER, NEVER);
-        let life = Life { address, requested_bytes, bytes, stream, from, freed, completed, stack };
+        let noted = None;
+        let life =
+            Life { address, requested_bytes, bytes, stream, from, freed, completed, stack, noted };
         self.history.lives.push(life);
         self.live.insert(address, number);
         number

@@ -62,6 +62,7 @@ fn lives(parts: &mut Parts, gathered: &Gathered, base: u64) {
     parts
         .unsigned(lives.iter().map(|life| stacks.number(life.stack).map_or(0, |it| count(it) + 1)));
     parts.unsigned(gathered.owners.iter().map(|owner| count(*owner)));
+    parts.unsigned(gathered.noted.iter().map(|text| text.map_or(0, |text| count(text) + 1)));
 }
 
 /// The ranges, but for their streams and pools.

@@ -52,11 +52,13 @@ pub(crate) struct Step {
     pub(crate) stream: i64,
     /// File, line and name of each frame, innermost first.
     pub(crate) frames: Vec<(&'static str, i64, &'static str)>,
+    /// What the program had noted.
+    pub(crate) noted: &'static str,
 }
 
 /// A step on the default stream, without frames.
 pub(crate) fn step(action: &'static str, address: i64, bytes: i64) -> Step {
-    Step { action, address, bytes, stream: 0, frames: Vec::new() }
+    Step { action, address, bytes, stream: 0, frames: Vec::new(), noted: "" }
 }
 
 fn frames(frames: &[(&'static str, i64, &'static str)]) -> Value {
@@ -78,6 +80,7 @@ fn entry(step: &Step, time_us: i64) -> Value {
         ("stream", Value::Int(step.stream)),
         ("time_us", Value::Int(time_us)),
         ("frames", frames(&step.frames)),
+        ("user_metadata", text(step.noted)),
     ])
 }
 

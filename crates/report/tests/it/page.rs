@@ -174,6 +174,7 @@ fn a_block_is_found_by_click_and_by_address() {
         step("segment_alloc", 1 << 30, 20 << 20),
         Step {
             frames: vec![("/home/me/train.py", 42, "step")],
+            noted: "epoch 7",
             ..step("alloc", 1 << 30, 20 << 20)
         },
         step("free_requested", 1 << 30, 20 << 20),
@@ -190,9 +191,14 @@ fn a_block_is_found_by_click_and_by_address() {
     assert_eq!(state(&mut browser, "block"), "0x40000000");
     assert_eq!(state(&mut browser, "view"), "block");
     let text = browser.drawn("document.getElementById('view-block').textContent");
-    for part in
-        ["0x40000000", "event 2, 10 µs", "event 3, 20 µs", "event 5, 40 µs", "me/train.py:42 step"]
-    {
+    for part in [
+        "0x40000000",
+        "epoch 7",
+        "event 2, 10 µs",
+        "event 3, 20 µs",
+        "event 5, 40 µs",
+        "me/train.py:42 step",
+    ] {
         assert!(text.as_str().unwrap().contains(part), "no `{part}` in {text}");
     }
     browser.open(&file, "#view=segments&t=2");

@@ -222,3 +222,12 @@ fn a_snapshot_of_several_devices_says_which_is_shown() {
     let options = Options { device: Some(3), ..Options::default() };
     assert_eq!(Report::of(&shown, &options).unwrap().figures().device, 3);
 }
+
+#[test]
+fn an_action_that_nobody_knows_is_noted() {
+    let steps = [step("alloc", MIB, 512), step("teleport", MIB, 512), step("free", MIB, 512)];
+    let Unpacked { told, kinds, .. } = unpack(&report(&snapshot(vec![], &steps, vec![])));
+    assert_eq!(kinds, [0, 8, 1], "entries keep their numbers");
+    let note = "Entries with the unknown action “teleport”, 1 of them, are left out.";
+    assert_eq!(told["notes"], json!([note]));
+}

@@ -20,6 +20,7 @@ mod reports;
 mod failing_calls;
 mod observed;
 mod pace;
+mod peaks;
 mod planted;
 #[path = "../checker/mod.rs"]
 mod planted_faults;

@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     /// What the device has.
     pub(crate) total: u64,
     pub(crate) pending_max: u64,
+    /// Held while ceilings move: taken before the lock of a shard, and no other lock beside it.
+    pub(crate) settling: Mutex<()>,
     /// Every stream this allocator has met, so that a point leads back to its stream.
     pub(crate) orders: Mutex<BTreeMap<StreamSlot, StreamOrder>>,
 }
@@ -268,18 +270,19 @@ impl Inner {
     ) -> Option<Taken> {
         let shard = self.shard_of(order);
         let size = round_up(bytes);
+        let mut is_above = false;
         let taken = shard.with(|state| {
             if state.stream_id != order.id() && !self.adopt(state, order) {
                 return None;
             }
-            state.take_ready(size, (bytes, is_raw))
-        })?;
-        let me = u64::from(order.slot().index());
-        if !self.counters.is_last(me) {
-            self.add_up_others(shard, me);
+            let taken = state.take_ready(size, (bytes, is_raw));
+            is_above = state.is_above_ceiling();
+            taken
+        });
+        if is_above {
+            self.settle(shard);
         }
-        self.counters.note_allocated(shard.allocated_hint() + shard.others_allocated());
-        Some(taken)
+        taken
     }
 
     /// The steps after the first. A capturing stream gets complete memory only (R8).
@@ -296,10 +299,13 @@ impl Inner {
         if !shard.with(|state| state.stream_id == order.id() || self.adopt(state, order)) {
             return Err(streams::Error::StreamGone { stream: order.id() }.into());
         }
-        let served = self.serve_beyond_ready(shard, request)?;
-        self.counters.touch_all();
-        self.counters.note_allocated(self.allocated_bytes());
-        Ok(served)
+        let (owner, taken) = self.serve_beyond_ready(shard, request)?;
+        if let Some(shard) = self.shards.get(owner)
+            && shard.with_uses(|state| state.is_above_ceiling())
+        {
+            self.settle(shard);
+        }
+        Ok((owner, taken))
     }
 
     #[cold]
@@ -321,16 +327,6 @@ impl Inner {
     /// Bytes handed out, over all shards.
     pub(crate) fn allocated_bytes(&self) -> u64 {
         self.shards.iter().map(|(_, shard)| shard.allocated_hint()).sum()
-    }
-
-    /// A shard becomes the only one that changes: what the others hold is added up once.
-    #[cold]
-    fn add_up_others(&self, shard: &Shard, me: u64) {
-        if !self.watch.is_on() {
-            self.counters.set_last(me);
-        }
-        let all = self.allocated_bytes();
-        shard.set_others_allocated(all.saturating_sub(shard.allocated_hint()));
     }
 
     #[cold]

@@ -27,7 +27,7 @@ impl Allocator {
 
     /// Starts all peaks again from the current values.
     pub fn reset_peaks(&self) {
-        self.inner.counters.reset_peaks(self.inner.allocated_bytes());
+        self.inner.reset_peaks();
     }
 }
 
@@ -39,13 +39,15 @@ impl Inner {
         for (_, shard) in self.shards.iter() {
             shard.with(|state| state.add_to(&mut stats));
         }
+        self.settle_all();
         stats.allocated_bytes.current = self.allocated_bytes();
-        stats.allocated_bytes.peak = shared.allocated_peak.load(order);
         stats.pending_bytes.current = shared.pending.load(order);
         stats.pending_bytes.peak = shared.pending_peak.load(order);
         stats.active_bytes.current = stats.allocated_bytes.current + stats.pending_bytes.current;
-        // A cached block may have joined one that is still in use since the last request.
-        stats.active_bytes.peak = shared.note_active(stats.active_bytes.current);
+        let peaks = self.peaks();
+        // What is so now was added up beside other threads, and may be of more than one moment.
+        stats.allocated_bytes.peak = peaks.allocated.max(stats.allocated_bytes.current);
+        stats.active_bytes.peak = peaks.active.max(stats.active_bytes.current);
         stats.reserved_bytes.current = shared.reserved.load(order);
         stats.reserved_bytes.peak = shared.reserved_peak.load(order);
         stats.num_device_alloc = shared.device_alloc.load(order);

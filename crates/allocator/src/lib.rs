@@ -53,6 +53,7 @@ mod arena;
 mod block;
 mod bursts;
 mod carve;
+mod ceilings;
 mod depth;
 mod free_list;
 mod limbo;

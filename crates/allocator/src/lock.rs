@@ -43,6 +43,13 @@ impl<T> Lock<T> {
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         yield_point();
+        self.with_at_once(work)
+    }
+
+    /// The same under another lock: a scheduler of host threads gives nobody else a turn, who may
+    /// then wait for that lock.
+    #[inline]
+    pub(crate) fn with_at_once<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(not(loom))]
         let outcome = self.spin_and(work);
         // The lock has a model of its own. In models of what it guards loom's lock stands for it,

@@ -202,22 +202,24 @@ fn two_threads_record_a_use_each() {
     });
 }
 
-/// The numbers of one block are used to free it by two threads: one of them succeeds.
+/// The numbers of two blocks are used to free them by two threads: each time one of them succeeds.
 #[test]
 fn numbers_free_a_block_once() {
     explore_both(|| {
         let stage = Stage::new();
         let stream = stage.stream();
-        let raw = stage.allocator.allocate_raw(&stream, BLOCK).unwrap();
+        let [x, y] = [0, 1].map(|_| stage.allocator.allocate_raw(&stream, BLOCK).unwrap());
         let other = Arc::clone(&stage);
-        let thread = spawn(move || other.allocator.free_raw(raw).is_ok());
-        let here = stage.allocator.free_raw(raw);
+        let thread = spawn(move || [x, y].map(|raw| other.allocator.free_raw(raw).is_ok()));
+        let here = [x, y].map(|raw| stage.allocator.free_raw(raw));
         let there = thread.join().unwrap();
-        assert_ne!(there, here.is_ok(), "one thread frees it");
-        if let Err(error) = here {
-            assert!(matches!(error, FreeError::NotAllocated { .. }), "{error}");
+        for (here, there) in here.into_iter().zip(there) {
+            assert_ne!(there, here.is_ok(), "one thread frees it");
+            if let Err(error) = here {
+                assert!(matches!(error, FreeError::NotAllocated { .. }), "{error}");
+            }
         }
-        stage.end(1);
+        stage.end(2);
     });
 }
 
@@ -237,5 +239,33 @@ fn a_slot_is_recycled_while_a_block_of_it_is_freed() {
         stage.give_back(y);
         thread.join().unwrap();
         stage.end(2);
+    });
+}
+
+/// Two threads ask on a stream each, and each wants the share of the peak that the other had.
+#[test]
+fn two_shards_ask_each_other_for_their_share_of_the_peak() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let [here, there] = [0, 1].map(|_| stage.stream());
+        for stream in [&here, &there] {
+            let warm = stage.take(stream, BLOCK);
+            stage.give_back(warm);
+        }
+        stage.allocator.reset_peaks();
+        let other = Arc::clone(&stage);
+        let thread = spawn(move || {
+            let x = other.take(&there, BLOCK);
+            other.give_back(x);
+            other.take(&there, BLOCK)
+        });
+        let y = stage.take(&here, BLOCK);
+        let x = thread.join().unwrap();
+        let stats = stage.allocator.stats();
+        for gauge in [stats.allocated_bytes, stats.active_bytes] {
+            assert_eq!((gauge.current, gauge.peak), (2 * BLOCK, 2 * BLOCK));
+        }
+        [x, y].into_iter().for_each(|block| stage.give_back(block));
+        stage.end(5);
     });
 }

@@ -58,6 +58,7 @@ impl Inner {
             limit: AtomicU64::new(limit),
             watch,
             total,
+            settling: Mutex::new(()),
             orders: Mutex::new(BTreeMap::new()),
         };
         if !made.is_slow() {

@@ -15,7 +15,7 @@ use crate::block::{BlockIndex, BlockName, State, Uses};
 use crate::config::Sabotage;
 use crate::error::FreeError;
 use crate::handle::RawBlock;
-use crate::shard::{Shard, ShardState};
+use crate::shard::ShardState;
 use crate::source::PoolKind;
 
 /// Names one allocated block for as long as it is allocated.
@@ -52,8 +52,8 @@ impl Inner {
         let Some(shard) = self.shards.get(key.owner) else {
             return Err(FreeError::NotAllocated { address });
         };
-        if !self.counters.is_last(u64::from(key.owner.index())) {
-            self.touch(shard, (key.name, address, false), place);
+        if self.watch.is_on() {
+            self.tell_freed(place, shard, (key.name, address, false));
         }
         match shard.with(|state| state.begin_free(key, State::Allocated, false)) {
             Plan::Done => Ok(()),
@@ -73,8 +73,8 @@ impl Inner {
         let Some(shard) = self.shards.at(slot) else {
             return Err(FreeError::NotAllocated { address });
         };
-        if !self.counters.is_last(u64::try_from(slot).unwrap_or(u64::MAX)) {
-            self.touch(shard, (name, address, true), Some(place));
+        if self.watch.is_on() {
+            self.tell_freed(Some(place), shard, (name, address, true));
         }
         let plan = shard.with(|state| {
             match state.arena.get(name.index()) {
@@ -89,13 +89,6 @@ impl Inner {
             Plan::Fence(key) => self.finish_free(key),
             Plan::Missing => Err(FreeError::NotAllocated { address }),
         }
-    }
-
-    /// A shard other than the last one may change, or somebody watches.
-    #[cold]
-    fn touch(&self, shard: &Shard, block: (BlockName, u64, bool), place: Option<Place>) {
-        self.counters.touch_all();
-        self.tell_freed(place, shard, block);
     }
 
     /// Ends one hold; the last one of a freed block frees it for good.
@@ -115,7 +108,7 @@ impl Inner {
                 return Plan::Done;
             }
             let size = record.size;
-            state.shared.unpend(size);
+            state.unpend(size);
             state.held -= size;
             state.begin_free(key, State::Held, false)
         });
@@ -261,8 +254,9 @@ impl ShardState {
         let record = self.arena.at_mut(block);
         record.is_raw = false;
         record.set_state(State::Held);
-        self.shared.pend(record.size);
-        self.held += record.size;
+        let size = record.size;
+        self.pend(size);
+        self.held += size;
         self.counters.deferred += 1;
     }
 

@@ -15,6 +15,7 @@ use streams::order::StreamSlot;
 
 use crate::arena::Arena;
 use crate::block::{BlockIndex, Spare, State};
+use crate::ceilings::Levels;
 use crate::config::Sabotage;
 use crate::free_list::FreeList;
 use crate::limbo::Limbo;
@@ -84,6 +85,12 @@ pub(crate) struct ShardState {
     pub(crate) allocated: u64,
     /// Bytes in blocks of this shard that were freed and are kept by a hold.
     pub(crate) held: u64,
+    /// Bytes of this shard that are pending, those kept by a hold among them.
+    pub(crate) pending: u64,
+    /// The levels up to which no peak is passed (`ceilings`).
+    pub(crate) ceilings: Levels,
+    /// How many bytes may be handed out without a ceiling being passed.
+    pub(crate) allocated_max: u64,
     pub(crate) counters: ShardCounters,
     pub(crate) shared: Arc<SharedCounters>,
     pub(crate) view: View,
@@ -115,6 +122,9 @@ impl ShardState {
             freed_count: 0,
             allocated: 0,
             held: 0,
+            pending: 0,
+            ceilings: Levels::default(),
+            allocated_max: 0,
             counters: ShardCounters::default(),
             shared: Arc::clone(&setup.shared),
             view: setup.view,
@@ -173,7 +183,7 @@ impl ShardState {
         let state = self.arena.at(block).state;
         if state == State::Pending {
             self.limbo.forget(&mut self.arena, block);
-            self.shared.unpend(self.arena.at(block).size);
+            self.unpend(self.arena.at(block).size);
         }
         let (pool, arena) = self.pool_and_arena(kind);
         let list = if state == State::Ready { &mut pool.ready } else { &mut pool.pending };
@@ -189,7 +199,7 @@ impl ShardState {
             None => State::Ready,
             Some(point) => {
                 self.limbo.file(&mut self.arena, block, point);
-                self.shared.pend(self.arena.at(block).size);
+                self.pend(self.arena.at(block).size);
                 State::Pending
             }
         };
@@ -244,15 +254,13 @@ pub(crate) struct Shard {
     free_bytes_hint: AtomicU64,
     /// A copy of the bytes handed out, so that the shards can be added up without their locks.
     allocated_hint: AtomicU64,
-    /// What the other shards had handed out when this one became the only one to change.
-    others_allocated: AtomicU64,
 }
 
 impl Shard {
     pub(crate) fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
         let state = Lock::new(ShardState::new(order, setup));
         let zero = || AtomicU64::new(0);
-        Self { state, free_bytes_hint: zero(), allocated_hint: zero(), others_allocated: zero() }
+        Self { state, free_bytes_hint: zero(), allocated_hint: zero() }
     }
 
     /// Runs `work` under the shard's lock.
@@ -273,6 +281,11 @@ impl Shard {
         self.state.with(work)
     }
 
+    /// The same for whoever holds the lock under which ceilings move: no other thread gets a turn.
+    pub(crate) fn with_ceilings<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
+        self.state.with_at_once(work)
+    }
+
     /// How many bytes were free when the lock was last let go.
     #[inline]
     pub(crate) fn free_bytes_hint(&self) -> u64 {
@@ -283,15 +296,5 @@ impl Shard {
     #[inline]
     pub(crate) fn allocated_hint(&self) -> u64 {
         self.allocated_hint.load(Ordering::Relaxed)
-    }
-
-    /// What the other shards had handed out, as last told.
-    #[inline]
-    pub(crate) fn others_allocated(&self) -> u64 {
-        self.others_allocated.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_others_allocated(&self, bytes: u64) {
-        self.others_allocated.store(bytes, Ordering::Relaxed);
     }
 }

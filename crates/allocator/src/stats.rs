@@ -3,6 +3,7 @@
 //! Each shard counts under its lock, and its counts are added up when asked; the peaks over all
 //! shards are kept as [`SharedCounters`] says.
 
+use crate::ceilings::Levels;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A count with its highest value so far.
@@ -53,7 +54,8 @@ pub struct Stats {
     /// Bytes in blocks that are handed out, after rounding.
     pub allocated_bytes: Gauge,
     /// Bytes in blocks that are handed out, or freed but still in use by a stream or a hold. The
-    /// peak is looked for at each request and when the figures are read.
+    /// peak is looked for at each request that the stream's memory serves and when the figures are
+    /// read.
     pub active_bytes: Gauge,
     /// Bytes freed by their owner but still in use by a stream or a hold.
     pub pending_bytes: Gauge,
@@ -109,20 +111,12 @@ pub(crate) struct ShardCounters {
     pub(crate) cross_stream_splits: u64,
 }
 
-/// No shard: the next request adds the shards up afresh.
-const NO_SHARD: u64 = u64::MAX;
-
 /// Counters that all shards share.
 ///
-/// Allocated bytes are counted by each shard and published in plain stores. The peak over all
-/// shards is kept without a read-modify-write: as long as one shard is the only one that changes,
-/// it adds its own bytes to what the others had when it became the only one. The peaks are exact
-/// as long as one thread at a time uses the allocator, and else to within the requests that were
-/// under way at the same time.
+/// Allocated bytes are counted by each shard and published in plain stores; how the peak over all
+/// shards is kept without a word that all of them write: `ceilings`.
 #[derive(Debug)]
 pub(crate) struct SharedCounters {
-    /// The only shard that has changed of late.
-    last_shard: AtomicU64,
     pub(crate) allocated_peak: AtomicU64,
     pub(crate) pending: AtomicU64,
     pub(crate) pending_peak: AtomicU64,
@@ -145,7 +139,6 @@ impl SharedCounters {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            last_shard: AtomicU64::new(NO_SHARD),
             allocated_peak: zero(),
             pending: zero(),
             pending_peak: zero(),
@@ -164,33 +157,10 @@ impl SharedCounters {
         }
     }
 
-    /// Whether the shard with this number is the only one that has changed of late.
-    #[inline]
-    pub(crate) fn is_last(&self, shard: u64) -> bool {
-        self.last_shard.load(Ordering::Relaxed) == shard
-    }
-
-    /// The shard with this number is about to add the others up.
-    pub(crate) fn set_last(&self, shard: u64) {
-        self.last_shard.store(shard, Ordering::Relaxed);
-    }
-
-    /// Any shard may have changed.
-    pub(crate) fn touch_all(&self) {
-        self.set_last(NO_SHARD);
-    }
-
-    /// All shards together have `allocated` bytes handed out.
-    #[inline]
-    pub(crate) fn note_allocated(&self, allocated: u64) {
-        raise(&self.allocated_peak, allocated);
-        raise(&self.active_peak, allocated + self.pending.load(Ordering::Relaxed));
-    }
-
-    /// So many bytes are handed out or pending; gives the most so far.
-    pub(crate) fn note_active(&self, active: u64) -> u64 {
-        raise(&self.active_peak, active);
-        self.active_peak.load(Ordering::Relaxed)
+    /// The peaks are so much higher than they were.
+    pub(crate) fn raise_peaks(&self, by: Levels) {
+        self.allocated_peak.fetch_add(by.allocated, Ordering::Relaxed);
+        self.active_peak.fetch_add(by.active, Ordering::Relaxed);
     }
 
     /// Bytes became pending, or stopped being so.
@@ -228,13 +198,12 @@ impl SharedCounters {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Starts the peaks again from the current values.
-    pub(crate) fn reset_peaks(&self, allocated: u64) {
+    /// Starts the peaks again from these values.
+    pub(crate) fn reset_peaks(&self, levels: Levels) {
         let order = Ordering::Relaxed;
-        let pending = self.pending.load(order);
-        self.allocated_peak.store(allocated, order);
-        self.pending_peak.store(pending, order);
-        self.active_peak.store(allocated + pending, order);
+        self.allocated_peak.store(levels.allocated, order);
+        self.pending_peak.store(self.pending.load(order), order);
+        self.active_peak.store(levels.active, order);
         self.reserved_peak.store(self.reserved.load(order), order);
     }
 }

@@ -65,6 +65,25 @@ fn where_nothing_fits_the_holders_are_named() {
 }
 
 #[test]
+fn an_out_of_memory_is_found_at_its_own_entry_and_lines_of_the_program_are_named() {
+    let said = what_if("oom_frames", &["--capacity", "3GiB", "--setting", "default", "--json"]);
+    let json = said.json();
+    assert_eq!(row(&json, "default")["out_of_memory_event"], 19_959, "{json}");
+    assert!(json["holders"][0]["owner"].as_str().unwrap().starts_with("train.py:"), "{json}");
+    let verdict = json["verdict"].as_str().unwrap();
+    assert!(verdict.contains("no setting helps; held by train.py:"), "{verdict}");
+    let more = ["--owner", "mlp", "--setting", "default", "--json"];
+    let json = what_if("oom_frames", &more).json();
+    let owners: Vec<&str> = json["holders"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["owner"].as_str().unwrap())
+        .collect();
+    assert!(owners.iter().any(|owner| owner.ends_with(" mlp")), "{owners:?}");
+}
+
+#[test]
 fn several_snapshots_have_a_line_each() {
     let (one, two) = (trace_file("streams"), trace_file("graphs"));
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
@@ -102,6 +121,7 @@ fn what_cannot_be_asked_ends_with_2() {
     failed(&["--setting", "max_split_size_mb:3"], "not below large_segment_size_mb");
     failed(&["--setting", "backend:cudaMallocAsync"], "is not modelled");
     failed(&["--device", "7"], "7");
+    failed(&["--owner", "("], "is no regular expression");
     failed(&["--capacity", "much"], "write a size such as 2GiB");
     failed(&["--check", "--search"], "cannot be used with");
     wellspring(&["what-if"]).check_failure(2, &["<SNAPSHOT>"]);

@@ -1,9 +1,13 @@
 //! Reports of memory that was kept for longer than anybody used it.
 
-use allocator::{Config, Policy, StrandedCause};
+use std::time::{Duration, Instant};
+
+use allocator::{Allocator, BlockState, Config, Policy, StrandedCause};
+use cuda_sim::Schedule;
 
 use super::{end, under_every_schedule};
 use crate::scenarios::rig::{Rig as _, WHOLE, calls_of, take, without_calls};
+use crate::simulated_rig::SimulatedRig;
 
 /// From pytorch/pytorch #147168 and pytorch/torchtitan #735: layer after layer recorded on the
 /// communication stream, which the compute stream has waited for. Nobody synchronizes, and the
@@ -210,4 +214,45 @@ fn the_memory_of_a_stream_that_is_gone_is_not_lost() {
         let freed = allocator.poll();
         assert_eq!(allocator.stranded().total_bytes(), 0, "{freed} bytes came free");
     });
+}
+
+/// From pytorch/pytorch PR #172672: a snapshot shows what is held now. What went before is told to
+/// observers as it happens, kept by none of the allocator's parts, and adds neither blocks, calls
+/// nor time.
+#[test]
+fn a_snapshot_costs_the_same_however_much_went_before() {
+    let rig = SimulatedRig::new(Schedule::Eager);
+    let desk = rig.desk();
+    let shown_after = |rounds: u32| {
+        let allocator = desk.allocator(Config::default());
+        let [home] = desk.streams();
+        let x = take(&rig, &allocator, &home, WHOLE);
+        for _ in 0..rounds {
+            take(&rig, &allocator, &home, WHOLE).give_back();
+        }
+        let shown = without_calls(&rig, || allocator.snapshot());
+        let blocks: Vec<(u64, u64, BlockState)> =
+            shown.blocks().map(|block| (block.size, block.requested, block.state)).collect();
+        let best = fastest_snapshot(&allocator);
+        x.give_back();
+        (shown.segments.len(), blocks, best)
+    };
+    let (segments, blocks, best) = shown_after(1);
+    for rounds in [100, 5_000] {
+        let (segments_now, blocks_now, best_now) = shown_after(rounds);
+        assert_eq!((segments_now, &blocks_now), (segments, &blocks), "after {rounds} rounds");
+        // A snapshot that walked through 5,000 events would take hundreds of times as long.
+        let limit = 20 * best + Duration::from_micros(50);
+        assert!(best_now < limit, "{best_now:?} after {rounds} rounds, {best:?} after one");
+    }
+}
+
+/// The least time of many, which other work on the machine does not change.
+fn fastest_snapshot(allocator: &Allocator) -> Duration {
+    let once = |_| {
+        let start = Instant::now();
+        drop(allocator.snapshot());
+        start.elapsed()
+    };
+    (0..50).map(once).min().expect("there are fifty")
 }

@@ -42,6 +42,8 @@ pub mod stream_trace;
 #[cfg(feature = "files")]
 mod any;
 #[cfg(feature = "files")]
+mod beginning;
+#[cfg(feature = "files")]
 mod initial;
 mod number;
 #[cfg(feature = "files")]
@@ -53,6 +55,8 @@ mod summary;
 
 #[cfg(feature = "files")]
 pub use any::{AnyError, AnyTrace, read_any};
+#[cfg(feature = "files")]
+pub use beginning::Beginning;
 #[cfg(feature = "files")]
 pub use initial::InitialBlock;
 pub use number::{BlockNumber, StreamNumber};

@@ -1,5 +1,6 @@
 //! What a trace recorded: counts, peaks, and the floor that whole pages set.
 
+use crate::beginning::Beginning;
 use crate::number::BlockNumber;
 use crate::operations::{Operation, Operations};
 use crate::pytorch::{Action, DeviceTrace, Entry, StreamHandle};
@@ -110,6 +111,10 @@ pub struct Summary {
     pub lost_beginning: bool,
     /// How many, rebuilt from the segments at the end.
     pub initial_block_count: usize,
+    /// What became of the beginning, as far as the file tells.
+    pub beginning: Beginning,
+    /// Frees and completions of blocks that nobody knows.
+    pub unmatched_count: usize,
     /// Time from the first to the last entry in microseconds.
     pub duration_us: u64,
 }
@@ -132,6 +137,8 @@ impl Summary {
             deferred_free_count: operations.deferred_free_count,
             lost_beginning: operations.lost_beginning(),
             initial_block_count: operations.initial_block_count,
+            beginning: Beginning::of(trace),
+            unmatched_count: operations.unmatched_count,
             duration_us: u64::try_from(duration_us).unwrap_or(0),
         }
     }

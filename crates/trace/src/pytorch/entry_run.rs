@@ -35,12 +35,12 @@ impl EntryRun<'_, '_> {
         let mut entry = RawEntry::EMPTY;
         loop {
             let key = match self.byte()? {
-                op::BINGET => self.short_get()?,
-                op::LONG_BINGET => self.long_get()?,
+                op::BINGET => usize::from(self.byte()?),
+                op::LONG_BINGET => usize::try_from(u32::from_le_bytes(self.array()?)).ok()?,
                 op::SETITEMS => break,
                 _ => return None,
             };
-            let Value::Word(_) = key else { return None };
+            let key = self.memo.get(key)?.word()?;
             let value = self.value()?;
             entry.set(key, value, self.heap.tuples());
         }

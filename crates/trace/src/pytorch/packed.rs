@@ -106,7 +106,7 @@ impl Packer {
     }
 
     /// The value that was packed; nothing for [`Packed::NOTHING`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn unpack(&self, packed: Packed) -> Option<Value> {
         let number = packed.number();
         Some(match packed.tag() {

@@ -97,15 +97,25 @@ impl RawEntry {
     pub(super) fn from_pairs(pairs: &[(Value, Value)], tuples: &Tuples) -> Self {
         let mut entry = Self::EMPTY;
         for &(key, value) in pairs {
-            entry.set(key, value, tuples);
+            if let Value::Word(key) = key {
+                entry.set(key, value, tuples);
+            }
         }
         entry
     }
 
+    /// Sets what the keys and values of these couples say; later ones win.
+    pub(super) fn set_all(&mut self, couples: &[[Value; 2]], tuples: &Tuples) {
+        for &[key, value] in couples {
+            if let Value::Word(key) = key {
+                self.set(key, value, tuples);
+            }
+        }
+    }
+
     #[inline(always)]
     #[expect(clippy::wildcard_enum_match_arm, reason = "other keys do not matter here")]
-    pub(super) fn set(&mut self, key: Value, value: Value, tuples: &Tuples) {
-        let Value::Word(key) = key else { return };
+    pub(super) fn set(&mut self, key: Word, value: Value, tuples: &Tuples) {
         match key {
             Word::Addr | Word::DeviceFree => self.set_number(Field::Address, value),
             Word::Size => self.set_number(Field::Size, value),

@@ -217,6 +217,12 @@ impl<'a> DeviceTrace<'a> {
         self.entries
     }
 
+    /// Whether its ring of entries was full, where the file says.
+    #[must_use]
+    pub fn overflowed(&self) -> Option<bool> {
+        self.snapshot.device_overflows.get(self.device).copied().flatten()
+    }
+
     /// The device's segments at the end of the trace.
     pub fn segments(&self) -> impl Iterator<Item = &'a Segment> + use<'a> {
         let device = self.device;

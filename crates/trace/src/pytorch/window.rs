@@ -3,8 +3,9 @@
 use super::error::ReadError;
 use super::input::{self, Input};
 
-/// How much is asked of the decompressor at once.
+/// How much is asked of the decompressor at once; at first less, since most files are small.
 const CHUNK_BYTES: usize = 256 << 10;
+const FIRST_CHUNK_BYTES: usize = 16 << 10;
 /// The longest run that [`Window::take`] gives in one piece.
 pub(super) const TAKE_BYTES_MAX: usize = 64 << 10;
 /// How far [`Window::ahead`] sees unless the pickle ends before: a trace entry with its stack.
@@ -141,8 +142,9 @@ impl<'a> Window<'a> {
         self.buffer_offset += to_u64(self.start);
         self.end -= self.start;
         self.start = 0;
-        if self.buffer.len() < self.end + CHUNK_BYTES {
-            self.buffer.resize(self.end + CHUNK_BYTES, 0);
+        let chunk_bytes = if self.buffer_offset == 0 { FIRST_CHUNK_BYTES } else { CHUNK_BYTES };
+        if self.buffer.len() < self.end + chunk_bytes {
+            self.buffer.resize(self.end + chunk_bytes, 0);
         }
         let offset = self.buffer_offset + to_u64(self.end);
         let room = self.buffer.get_mut(self.end..).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use trace::pytorch::ReadError;
 
-use crate::pickle::{Py, entry, pickle, raw, read_bytes, refusal, segment, snapshot};
+use crate::pickle::{Py, entry, pickle, pickle_as, raw, read_bytes, refusal, segment, snapshot};
 
 /// Every opcode of Python's `pickletools` that is not read, with what must follow it.
 const REFUSED: &[(&str, &[u8])] = &[
@@ -252,4 +252,95 @@ fn a_list_may_hold_itself() {
     let traces = Py::Raw(b"]\x94h\0a".to_vec());
     let bytes = pickle(&Py::Dict(vec![("segments", Py::List(vec![])), ("device_traces", traces)]));
     assert!(refusal(&bytes).contains("expected a dict"));
+}
+
+#[test]
+fn a_stack_of_many_frames_is_walked_once_for_all_that_share_it() {
+    // Item 1 of the memo is a list of 30,000 frames; 30,000 entries have it.
+    let frame = b"}\x94(\x8c\x04lineK\x05u";
+    let list = [&b"]\x94("[..], frame, &b"h\x01".repeat(29_999), b"e0"].concat();
+    let entry = b"}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\0\x8c\x04sizeK\x01\x8c\x06framesh\0u";
+    let entries = [&list[..], b"](](", &entry.repeat(30_000), b"ee"].concat();
+    let bytes = pickle(&Py::Dict(vec![
+        ("segments", Py::List(vec![])),
+        ("device_traces", Py::Raw(entries)),
+    ]));
+    let snapshot = read_bytes(&bytes).unwrap();
+    assert_eq!((snapshot.stacks.count(), snapshot.stacks.frame_count()), (1, 1));
+    let stack = snapshot.device_traces[0][29_999].stack.unwrap();
+    assert_eq!(snapshot.stacks.frames(stack).len(), 10_000, "the innermost frames are kept");
+}
+
+#[test]
+fn frames_may_hold_themselves_and_whatever_else() {
+    for frames in
+        [&b"]\x94h\0a"[..], b"]\x94(h\0h\0e", b"](NK\x01\x88e", b"](](]ee", b"](}}e", b")"]
+    {
+        let Py::Dict(mut pairs) = entry("alloc", 0, 1, 0) else { unreachable!() };
+        pairs.push(("frames", Py::Raw(frames.to_vec())));
+        let bytes = pickle(&snapshot(vec![], vec![vec![Py::Dict(pairs)]]));
+        let snapshot = read_bytes(&bytes).unwrap();
+        let stack = snapshot.device_traces[0][0].stack;
+        let frames = stack.map_or(0, |stack| snapshot.stacks.frames(stack).len());
+        assert!(frames <= 2, "{frames} frames");
+    }
+}
+
+#[test]
+fn a_huge_integer_is_refused_where_it_matters_and_passed_over_elsewhere() {
+    let huge = || Py::Raw([&[0x8a, 200][..], &[0x77; 200]].concat());
+    let made = |key, value| {
+        let Py::Dict(mut pairs) = entry("alloc", 0, 1, 0) else { unreachable!() };
+        pairs.push((key, value));
+        pickle(&snapshot(vec![], vec![vec![Py::Dict(pairs)]]))
+    };
+    for key in ["addr", "size", "stream"] {
+        let message = refusal(&made(key, huge()));
+        assert!(message.contains(&format!("key `{key}`: expected an integer")), "{message}");
+    }
+    for key in ["time_us", "frames", "pool_id", "user_metadata", "compile_context", "mood"] {
+        let snapshot = read_bytes(&made(key, huge())).unwrap();
+        assert_eq!(snapshot.device_traces[0][0].time_us, 0, "{key}");
+    }
+}
+
+#[test]
+fn a_memo_cannot_be_made_larger_than_the_file() {
+    // Keys far beyond those in use are refused; keys in use may be written again and again.
+    let far = read_bytes(&raw(b"Nr\0\0\0\x40")).unwrap_err();
+    assert!(matches!(far, ReadError::Malformed { .. }), "{far:?}");
+    let again = [&b"}("[..], &b"Nq\0".repeat(2), b"1"].concat();
+    let found = read_bytes(&raw(&[again, b"Nr\x05\0\0\0".repeat(1000)].concat())).unwrap_err();
+    assert!(matches!(found, ReadError::NotASnapshot { found: "None" }), "{found:?}");
+}
+
+#[test]
+fn a_file_as_python_writes_it_may_end_or_change_at_any_byte() {
+    let Py::Dict(mut pairs) = entry("alloc", 4096, 100, 0) else { unreachable!() };
+    let frame = Py::Dict(vec![("filename", Py::Text("é.py")), ("line", Py::Int(3))]);
+    pairs.push(("frames", Py::List(vec![frame.clone(), frame])));
+    pairs.push(("pool_id", Py::Tuple(vec![Py::Int(0), Py::Int(1)])));
+    let entries = vec![Py::Dict(pairs.clone()), Py::Dict(pairs), entry("free", 4096, 100, 0)];
+    let value = snapshot(vec![segment(4096, 512, 0, vec![])], vec![entries]);
+    for (protocol, is_framed) in [(2, false), (4, false), (5, true)] {
+        let whole = pickle_as(&value, protocol, is_framed);
+        assert_eq!(read_bytes(&whole).unwrap().device_traces[0].len(), 3);
+        for length in 2..whole.len() {
+            let error = read_bytes(&whole[..length]).unwrap_err();
+            assert!(matches!(error, ReadError::Truncated { .. }), "{length}: {error:?}");
+            // Each byte is turned into a neighbor, its complement and two opcodes.
+            let byte = whole[length];
+            let others = [byte ^ 1, !byte, b'.', 0x94];
+            for other in others {
+                let mut changed = whole.clone();
+                changed[length] = other;
+                if let Ok(snapshot) = read_bytes(&changed)
+                    && let Ok(trace) = snapshot.trace(None)
+                {
+                    let operations = trace.operations();
+                    assert!(trace.summary(&operations).unmatched_count <= 3);
+                }
+            }
+        }
+    }
 }

@@ -14,5 +14,7 @@ mod operations;
 mod pickle;
 mod random;
 mod real_traces;
+mod reports;
 mod shapes;
+mod straight;
 mod stream_trace;

@@ -35,6 +35,98 @@ pub(crate) fn pickle_with(value: &Py, filling: Filling) -> Vec<u8> {
     bytes
 }
 
+/// A pickle of `value` as Python writes it with `protocol` (2 to 5): each text once, and in frames
+/// where the protocol has them, unless they are left out.
+pub(crate) fn pickle_as(value: &Py, protocol: u8, is_framed: bool) -> Vec<u8> {
+    let mut writer = Writer { protocol, bytes: Vec::new(), memo: Vec::new(), memo_count: 0 };
+    writer.write(value);
+    writer.bytes.push(b'.');
+    let mut bytes = vec![0x80, protocol];
+    if is_framed {
+        bytes.push(0x95);
+        bytes.extend(u64::try_from(writer.bytes.len()).unwrap().to_le_bytes());
+    }
+    bytes.extend(writer.bytes);
+    bytes
+}
+
+struct Writer {
+    protocol: u8,
+    bytes: Vec<u8>,
+    memo: Vec<(&'static str, u32)>,
+    memo_count: u32,
+}
+
+impl Writer {
+    fn memoize(&mut self) -> u32 {
+        let key = self.memo_count;
+        self.memo_count += 1;
+        match u8::try_from(key) {
+            _ if 4 <= self.protocol => self.bytes.push(0x94),
+            Ok(key) => self.bytes.extend([b'q', key]),
+            Err(_) => {
+                self.bytes.push(b'r');
+                self.bytes.extend(key.to_le_bytes());
+            }
+        }
+        key
+    }
+
+    fn text(&mut self, text: &'static str) {
+        if let Some((_, key)) = self.memo.iter().find(|(known, _)| *known == text) {
+            match u8::try_from(*key) {
+                Ok(key) => self.bytes.extend([b'h', key]),
+                Err(_) => {
+                    self.bytes.push(b'j');
+                    self.bytes.extend(key.to_le_bytes());
+                }
+            }
+            return;
+        }
+        if 4 <= self.protocol {
+            self.bytes.extend([0x8c, u8::try_from(text.len()).unwrap()]);
+        } else {
+            self.bytes.push(b'X');
+            self.bytes.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
+        }
+        self.bytes.extend(text.as_bytes());
+        let key = self.memoize();
+        self.memo.push((text, key));
+    }
+
+    fn write(&mut self, value: &Py) {
+        match value {
+            Py::Text(text) => self.text(text),
+            Py::List(items) => {
+                self.bytes.push(b']');
+                self.memoize();
+                self.bytes.push(b'(');
+                items.iter().for_each(|item| self.write(item));
+                self.bytes.push(b'e');
+            }
+            Py::Tuple(items) => {
+                self.bytes.push(b'(');
+                items.iter().for_each(|item| self.write(item));
+                self.bytes.push(b't');
+                self.memoize();
+            }
+            Py::Dict(pairs) => {
+                self.bytes.push(b'}');
+                self.memoize();
+                self.bytes.push(b'(');
+                for (key, item) in pairs {
+                    self.text(key);
+                    self.write(item);
+                }
+                self.bytes.push(b'u');
+            }
+            Py::Int(_) | Py::Bool(_) | Py::Raw(_) => {
+                write(&mut self.bytes, value, Filling::Batched);
+            }
+        }
+    }
+}
+
 /// Wraps opcodes as a pickle.
 pub(crate) fn raw(opcodes: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x80, 4];

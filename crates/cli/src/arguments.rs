@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     /// Say where a recorded program could wait without standing still, and what that would save
     Advise(AdviseArguments),
-    /// Draw a PyTorch memory snapshot: one interactive page, and pictures
+    /// Draw a memory snapshot or a stream trace: one interactive page, and pictures
     Report(ReportArguments),
     /// Say what a PyTorch run would have reserved under other settings, and what would fit
     WhatIf(crate::command::what_if::Arguments),
@@ -93,7 +93,7 @@ pub(crate) struct AdviseArguments {
 /// What `report` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// A memory snapshot: .pickle, also compressed with gzip, xz or zstd
+    /// A PyTorch memory snapshot, or a stream trace; also compressed with gzip, xz or zstd
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Where the page goes; `-` is the standard output

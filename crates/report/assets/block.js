@@ -55,7 +55,8 @@ function sayMoments(say, index) {
   }
   const end = completed === NEVER ? "not within the trace" : momentLink(completed, eventText(completed));
   say("free completed", end);
-  say("kept for other streams", waitText(index), "; which ones, a PyTorch snapshot does not say");
+  say("kept for other streams", waitText(index),
+    model.awaited ? `, for ${awaitedText(index)}` : "; which ones, a PyTorch snapshot does not say");
 }
 
 // Earlier and later blocks at the same address.

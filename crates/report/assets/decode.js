@@ -61,6 +61,8 @@ function decode(bytes) {
     stack: column(Int32Array, lives, false),
     owner: column(Uint32Array, lives, false),
     noted: column(Uint32Array, lives, false),
+    // For which streams, by the number of their set; absent where nobody knows.
+    awaited: column(Uint32Array, told.awaited ? lives : 0, false),
   };
   for (let index = 0; index < lives; index += 1) {
     life.bytes[index] += 512 * Math.max(1, Math.ceil(life.requested[index] / 512));

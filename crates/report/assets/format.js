@@ -32,9 +32,9 @@ function timeText(us) {
 
 // The last two parts of a path say enough; the whole path is in the stack.
 function shortName(name) {
-  const match = /^(.*):(\d+) (.*)$/.exec(name);
+  const match = /^(.*):(\d+)( .*)?$/.exec(name);
   if (!match) return name;
-  return `${shortPath(match[1])}:${match[2]} ${match[3]}`;
+  return `${shortPath(match[1])}:${match[2]}${match[3] || ""}`;
 }
 
 function shortPath(path) {

@@ -210,6 +210,13 @@ function framesOf(stack) {
   });
 }
 
+// The streams that a freed block waits for, as text; null where the trace does not say.
+function awaitedText(index) {
+  if (!model.awaited) return null;
+  const streams = model.awaited[model.life.awaited[index]];
+  return streams.length === 0 ? "an end of a hold" : streams.map(streamName).join(", ");
+}
+
 function ownerName(owner) {
   return shortName(model.owners[owner]);
 }

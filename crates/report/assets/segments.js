@@ -69,7 +69,7 @@ function drawSegmentLabel(context, row, label, y) {
 }
 
 function shortStream(stream) {
-  return model.streams.length === 1 ? "" : ` · stream ${model.streams[stream].replace("0x0", "0")}`;
+  return model.streams.length === 1 || model.awaited ? "" : ` · stream ${model.streams[stream].replace("0x0", "0")}`;
 }
 
 function blockPainter() {

@@ -119,12 +119,13 @@ function drawWaiting() {
     make("td", { class: "number" }, blockLink(index, bytesText(life.bytes[index]))),
     make("td", {}, streamName(life.stream[index])),
     make("td", { class: "text" }, ownerName(life.owner[index])),
-    make("td", {}, waitText(index))));
+    make("td", {}, waitText(index)),
+    ...(model.awaited ? [make("td", {}, awaitedText(index))] : [])));
   panel.replaceChildren(make("p", {}, waitingText(waiting)),
     ...(waiting.length === 0 ? [] : [
       make("div", { class: "wide" }, make("table", {}, headRow(["Home stream", "Pending#", "", "Blocks#", "Oldest, freed"]), make("tbody", {}, ...streamRows))),
       make("h3", {}, "Largest that wait"),
-      make("div", { class: "wide" }, make("table", {}, headRow(["Bytes#", "Home stream", "Owner", "Kept after its free"]), make("tbody", {}, ...blockRows))),
+      make("div", { class: "wide" }, make("table", {}, headRow(["Bytes#", "Home stream", "Owner", "Kept after its free", ...(model.awaited ? ["Waits for"] : [])]), make("tbody", {}, ...blockRows))),
     ]));
 }
 
@@ -142,7 +143,8 @@ function streamList() {
 
 function waitingText(waiting) {
   const bytes = waiting.reduce((sum, index) => sum + model.life.bytes[index], 0);
-  const lacks = "A PyTorch snapshot does not say which streams used a block (record_stream leaves no entry); "
+  const lacks = model.awaited ? "A block waits until the last operation that used it has ended on the device, "
+    + "or until its memory is handed out again behind an order that the allocator knew." : "A PyTorch snapshot does not say which streams used a block (record_stream leaves no entry); "
     + "it says when the free was asked for and when it was complete, which is when PyTorch saw those streams done, "
     + "asked at a later allocation.";
   if (waiting.length === 0) return `Nothing waits for another stream at this moment. ${lacks}`;

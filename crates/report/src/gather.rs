@@ -5,14 +5,15 @@ use std::collections::{HashMap, HashSet};
 use trace::pytorch::{
     Action, DeviceTrace, Entry, Frame, ReadError, Segment, Snapshot, StackId, Stage,
 };
-use trace::{OpenAnnotations, Owners, is_own_file};
+use trace::stream_trace::{Place, Recording};
+use trace::{OpenAnnotations, Owners, is_own_file, size_class};
 
 use crate::history::{History, Moment, NEVER, moment};
 use crate::holes::{self, Sample};
 use crate::levels::Levels;
 use crate::picture::bytes_text;
 use crate::ranges::{self, Change, Range};
-use crate::{Figures, Options};
+use crate::{Figures, Options, recorded};
 
 /// How deep annotations may lie in one another; a page shows three lanes of them.
 const OPEN_ANNOTATIONS_MAX: usize = 1000;
@@ -21,7 +22,7 @@ const OPEN_ANNOTATIONS_MAX: usize = 1000;
 const UNKNOWN_ACTIONS_NOTED_MAX: usize = 5;
 
 /// Everything that is drawn.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Gathered {
     pub(crate) title: String,
     pub(crate) device: usize,
@@ -34,6 +35,11 @@ pub(crate) struct Gathered {
     pub(crate) owners: Vec<usize>,
     pub(crate) owner_names: Vec<String>,
     pub(crate) stacks: Stacks,
+    /// The stack of each life, and of each request that found no room.
+    pub(crate) life_stacks: Vec<Option<usize>>,
+    pub(crate) failed_stacks: Vec<Option<usize>>,
+    /// For which streams each life waited when it was freed; absent where nobody knows.
+    pub(crate) awaited: Option<Vec<Vec<usize>>>,
     /// What the program had noted for each life, as a text of the stacks.
     pub(crate) noted: Vec<Option<usize>>,
     pub(crate) annotations: Vec<Annotation>,
@@ -62,22 +68,32 @@ pub(crate) struct Stacks {
     numbers: HashMap<StackId, usize>,
     frame_numbers: HashMap<(usize, u32, usize), usize>,
     text_numbers: HashMap<String, usize>,
+    /// The stack of each frame that is a place.
+    place_numbers: HashMap<usize, usize>,
 }
 
 impl Stacks {
-    /// The number of a stack that was taken in.
-    pub(crate) fn number(&self, stack: Option<StackId>) -> Option<usize> {
-        stack.and_then(|stack| self.numbers.get(&stack).copied())
-    }
-
-    fn take(&mut self, snapshot: &Snapshot, stack: Option<StackId>) {
-        let Some(stack) = stack else { return };
-        if self.numbers.contains_key(&stack) {
-            return;
+    /// The number of a stack.
+    fn take(&mut self, snapshot: &Snapshot, stack: Option<StackId>) -> Option<usize> {
+        let stack = stack?;
+        if let Some(number) = self.numbers.get(&stack) {
+            return Some(*number);
         }
         let frames = snapshot.stacks.frames(stack).map(|frame| self.frame(&frame)).collect();
         self.numbers.insert(stack, self.stacks.len());
         self.stacks.push(frames);
+        Some(self.stacks.len() - 1)
+    }
+
+    /// The number of the stack that is this place alone.
+    fn take_place(&mut self, place: &Place) -> usize {
+        let frame = self.frame(&Frame { file: &place.file, line: place.line, name: "" });
+        let next = self.stacks.len();
+        let number = *self.place_numbers.entry(frame).or_insert(next);
+        if number == next {
+            self.stacks.push(vec![frame]);
+        }
+        number
     }
 
     fn frame(&mut self, frame: &Frame<'_>) -> usize {
@@ -101,6 +117,26 @@ impl Stacks {
 }
 
 impl Gathered {
+    /// What lives and ranges alone tell.
+    fn new(
+        options: &Options<'_>,
+        history: History,
+        ranges: Vec<Range>,
+        changes: &[Change],
+    ) -> Self {
+        let title = if options.title.is_empty() { "GPU memory" } else { options.title };
+        let levels = Levels::of(&history, &ranges);
+        Self {
+            title: title.to_owned(),
+            unmapped: ranges::unmapped_steps(&ranges, changes),
+            samples: holes::samples(&history, &ranges, levels.peak_moment),
+            history,
+            levels,
+            ranges,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         Figures {
             device: self.device,
@@ -114,7 +150,7 @@ impl Gathered {
     }
 }
 
-/// Gathers a report's content.
+/// Gathers a report's content from a snapshot.
 pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathered, ReadError> {
     let mut notes = Vec::new();
     let (device, history, changes) = match snapshot.trace(options.device) {
@@ -126,41 +162,55 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
         notes.push(format!("This is device {device}; the snapshot has {others} more."));
     }
     other_notes(snapshot, &mut notes);
-    let segments = || snapshot.segments.iter().filter(|segment| segment.device == device);
-    let ranges = ranges::ranges(segments(), &changes);
-    let unmapped = ranges::unmapped_steps(&ranges, &changes);
-    let levels = Levels::of(&history, &ranges);
-    let samples = holes::samples(&history, &ranges, levels.peak_moment);
-    let (owners, owner_names) = owners(snapshot, device, &history, options);
-    let mut stacks = Stacks::default();
+    let segments = snapshot.segments.iter().filter(|segment| segment.device == device);
+    let ranges = ranges::ranges(segments, &changes);
+    let mut gathered = Gathered::new(options, history, ranges, &changes);
+    gathered.device = device;
+    gathered.notes = notes;
+    let Gathered { history, stacks, life_stacks, noted, failed_stacks, .. } = &mut gathered;
     for life in &history.lives {
-        stacks.take(snapshot, life.stack);
+        life_stacks.push(stacks.take(snapshot, life.stack));
+        noted.push(life.noted.map(|noted| stacks.text(snapshot.texts.get(noted))));
     }
     for failed in &history.failed {
-        stacks.take(snapshot, failed.stack);
+        failed_stacks.push(stacks.take(snapshot, failed.stack));
     }
-    let noted = history
-        .lives
-        .iter()
-        .map(|life| life.noted.map(|noted| stacks.text(snapshot.texts.get(noted))));
-    let noted = noted.collect();
-    let annotations = annotations(snapshot, device, &history);
-    let title = if options.title.is_empty() { "GPU memory" } else { options.title }.to_owned();
-    Ok(Gathered {
-        title,
-        device,
-        history,
-        levels,
-        ranges,
-        unmapped,
-        samples,
-        owners,
-        owner_names,
-        stacks,
-        noted,
-        annotations,
-        notes,
-    })
+    gathered.annotations = annotations(snapshot, device, &gathered.history);
+    (gathered.owners, gathered.owner_names) = owners(snapshot, device, &gathered.history, options);
+    Ok(gathered)
+}
+
+/// Gathers a report's content from a stream trace, whose places are stacks of one frame.
+pub(crate) fn gather_recording(recording: &Recording, options: &Options<'_>) -> Gathered {
+    let recorded = recorded::recorded(recording);
+    let ranges = ranges::ranges_from_nothing(&recorded.changes);
+    let mut gathered = Gathered::new(options, recorded.history, ranges, &recorded.changes);
+    if !recording.is_complete() {
+        gathered.notes.push("The trace was cut off: what came before that is shown.".to_owned());
+    }
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let placed = recorded.places.iter().zip(&gathered.history.lives);
+    for (place, life) in placed {
+        let place = place.and_then(|place| recording.place(place));
+        gathered.life_stacks.push(place.map(|place| gathered.stacks.take_place(place)));
+        let owner = match place {
+            Some(place) => place.to_string(),
+            None => format!("size {}", size_class(life.requested_bytes)),
+        };
+        let next = gathered.owner_names.len();
+        let number = *numbers.entry(owner).or_insert_with_key(|name| {
+            gathered.owner_names.push(name.clone());
+            next
+        });
+        gathered.owners.push(number);
+        gathered.noted.push(None);
+    }
+    for place in &recorded.failed_places {
+        let place = place.and_then(|place| recording.place(place));
+        gathered.failed_stacks.push(place.map(|place| gathered.stacks.take_place(place)));
+    }
+    gathered.awaited = Some(recorded.awaited);
+    gathered
 }
 
 fn of_trace(

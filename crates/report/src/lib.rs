@@ -4,7 +4,7 @@
 //! lives of all blocks, packed, and a program in JavaScript that draws them; [`Report::svg`] and
 //! `Report::png` are its main picture for issues and papers.
 //!
-//! `history` turns a trace into lives, `ranges` into what was held from the driver, `holes` says
+//! `history` turns a snapshot's trace into lives, `recorded` a stream trace, `ranges` into what was held from the driver, `holes` says
 //! how broken up the free part is, `gather` brings these together with owners, stacks and
 //! annotations, `pack` writes all that for the page, `page` puts the page together; `levels`,
 //! `picture`, `svg` and `png` draw without a browser. The page's own files are in `assets`.
@@ -26,10 +26,12 @@ mod picture;
 #[cfg(feature = "png")]
 mod png;
 mod ranges;
+mod recorded;
 mod svg;
 
 use trace::Pattern;
 use trace::pytorch::{ReadError, Snapshot};
+use trace::stream_trace::Recording;
 
 #[cfg(feature = "png")]
 pub use png::PngError;
@@ -93,6 +95,14 @@ impl Report {
     /// neither a trace nor a segment. A device with segments alone gives a report of one moment.
     pub fn of(snapshot: &Snapshot, options: &Options<'_>) -> Result<Self, ReadError> {
         Ok(Self { gathered: gather::gather(snapshot, options)? })
+    }
+
+    /// Gathers what is to be drawn of a stream trace, which knows for which streams a freed block
+    /// waits. Its places are both stacks and owners, and it is of one device: of `options` only the
+    /// title is used.
+    #[must_use]
+    pub fn of_recording(recording: &Recording, options: &Options<'_>) -> Self {
+        Self { gathered: gather::gather_recording(recording, options) }
     }
 
     /// What is shown, in figures.

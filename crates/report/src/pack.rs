@@ -58,11 +58,13 @@ fn lives(parts: &mut Parts, gathered: &Gathered, base: u64) {
     }));
     parts.unsigned(lives.iter().map(|life| later(life.from, life.freed)));
     parts.unsigned(lives.iter().map(|life| later(life.freed, life.completed)));
-    let stacks = &gathered.stacks;
-    parts
-        .unsigned(lives.iter().map(|life| stacks.number(life.stack).map_or(0, |it| count(it) + 1)));
+    let place = |place: &Option<usize>| place.map_or(0, |place| count(place) + 1);
+    parts.unsigned(gathered.life_stacks.iter().map(place));
     parts.unsigned(gathered.owners.iter().map(|owner| count(*owner)));
-    parts.unsigned(gathered.noted.iter().map(|text| text.map_or(0, |text| count(text) + 1)));
+    parts.unsigned(gathered.noted.iter().map(place));
+    let sets = awaited_sets(gathered);
+    let awaited = gathered.awaited.iter().flatten();
+    parts.unsigned(awaited.map(|streams| sets.number(&streams.as_slice())));
 }
 
 /// The ranges, but for their streams and pools.
@@ -111,12 +113,12 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
 fn told(gathered: &Gathered, base: u64, streams: &[StreamHandle], pools: &[(u64, u64)]) -> Value {
     let history = &gathered.history;
     let stacks = &gathered.stacks;
-    let failed = history.failed.iter().map(|it| {
+    let failed = history.failed.iter().zip(&gathered.failed_stacks).map(|(it, stack)| {
         json!({
             "moment": it.moment,
             "bytes": it.bytes,
             "device_free": it.device_free_bytes,
-            "stack": stacks.number(it.stack).map_or(-1, |it| i64::try_from(it).unwrap_or(-1)),
+            "stack": stack.map_or(-1, |it| i64::try_from(it).unwrap_or(-1)),
         })
     });
     let annotations = gathered
@@ -149,6 +151,7 @@ fn told(gathered: &Gathered, base: u64, streams: &[StreamHandle], pools: &[(u64,
         "annotations": annotations.collect::<Vec<_>>(),
         "holes": holes.collect::<Vec<_>>(),
         "unmapped": unmapped.collect::<Vec<_>>(),
+        "awaited": gathered.awaited.as_ref().map(|_| awaited_sets(gathered).list),
         "notes": gathered.notes,
     })
 }
@@ -157,6 +160,11 @@ fn told(gathered: &Gathered, base: u64, streams: &[StreamHandle], pools: &[(u64,
 fn address_base(gathered: &Gathered) -> u64 {
     let lives = gathered.history.lives.iter().map(|life| life.address);
     lives.chain(gathered.ranges.iter().map(|range| range.address)).min().unwrap_or(0)
+}
+
+/// Every set of streams that lives waited for, the empty one first.
+fn awaited_sets(gathered: &Gathered) -> Numbered<&[usize]> {
+    Numbered::of(&[&[]], gathered.awaited.iter().flatten().map(Vec::as_slice))
 }
 
 fn count(count: usize) -> u64 {

@@ -43,7 +43,8 @@ impl Range {
     }
 }
 
-/// Every range that was ever held, by the moment it begins and its address.
+/// Every range that was ever held, by the moment it begins and its address, given the segments that
+/// are held at the end.
 pub(crate) fn ranges<'a>(
     segments: impl Iterator<Item = &'a Segment>,
     changes: &[Change],
@@ -61,28 +62,38 @@ pub(crate) fn ranges<'a>(
             pool: segment.pool_id,
         });
     }
-    for change in changes.iter().rev() {
-        let range = Range {
-            address: change.address,
-            bytes: change.bytes,
-            stream: change.stream,
-            from: 0,
-            to: change.moment,
-            is_expandable: change.is_expandable,
-            is_small: change.bytes <= SMALL_SEGMENT_BYTES,
-            pool: change.pool,
-        };
+    walk.back(changes)
+}
+
+/// The same of a trace that has its beginning, when nothing was held.
+pub(crate) fn ranges_from_nothing(changes: &[Change]) -> Vec<Range> {
+    let mut walk = Walk::default();
+    for change in changes {
+        let range = change.range(NEVER);
         if change.is_gain {
-            let end = range.end();
-            walk.cut(change.address, end, change.moment);
-        } else {
             walk.open(range);
+        } else {
+            walk.cut(range.address, range.end(), change.moment);
         }
     }
-    walk.closed.extend(walk.held.into_values());
-    walk.closed.retain(|range| range.from < range.to && 0 < range.bytes);
-    walk.closed.sort_unstable_by_key(|range| (range.from, range.address));
-    walk.closed
+    // What is still held is where the way back begins.
+    Walk { held: walk.held, ..Walk::default() }.back(changes)
+}
+
+impl Change {
+    /// What changes, held from the beginning to a moment.
+    const fn range(&self, to: Moment) -> Range {
+        Range {
+            address: self.address,
+            bytes: self.bytes,
+            stream: self.stream,
+            from: 0,
+            to,
+            is_expandable: self.is_expandable,
+            is_small: self.bytes <= SMALL_SEGMENT_BYTES,
+            pool: self.pool,
+        }
+    }
 }
 
 /// The segments of requests up to 1 MiB.
@@ -97,6 +108,22 @@ struct Walk {
 }
 
 impl Walk {
+    /// Undoes the changes, the last one first, and gives what was held in between.
+    fn back(mut self, changes: &[Change]) -> Vec<Range> {
+        for change in changes.iter().rev() {
+            let range = change.range(change.moment);
+            if change.is_gain {
+                self.cut(range.address, range.end(), change.moment);
+            } else {
+                self.open(range);
+            }
+        }
+        self.closed.extend(self.held.into_values());
+        self.closed.retain(|range| range.from < range.to && 0 < range.bytes);
+        self.closed.sort_unstable_by_key(|range| (range.from, range.address));
+        self.closed
+    }
+
     /// Going back, `range` is held from here on. What the file says is held there already, and
     /// cannot be, begins here.
     fn open(&mut self, range: Range) {

@@ -1,11 +1,11 @@
-//! `report`: a memory snapshot as one interactive page, and as pictures.
+//! `report`: a recorded trace as one interactive page, and as pictures.
 
 use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 use report::{Figures, Options, Report};
 use serde::Serialize;
-use trace::pytorch::{ReadOptions, Snapshot};
+use trace::pytorch::ReadOptions;
 use trace::{AnyTrace, read_any};
 
 use crate::arguments::ReportArguments;
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
         return Err(Failure::bad_input(message));
     }
     let bars = Bars::new(arguments.quiet);
-    let snapshot = read(arguments, bars)?;
+    let trace = read(arguments, bars)?;
     let bar = bars.phase("drawing");
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
     let name = arguments.file.file_name().unwrap_or(arguments.file.as_os_str());
@@ -37,8 +37,18 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
         device: arguments.device,
         owner: owner.is_some().then_some(&matches),
     };
-    let drawn = Report::of(&snapshot, &options)
-        .map_err(|error| Failure::bad_input(format_args!("{} {error}", shown(&arguments.file))))?;
+    let file = shown(&arguments.file);
+    let drawn = match &trace {
+        AnyTrace::Snapshot(snapshot) => Report::of(snapshot, &options)
+            .map_err(|error| Failure::bad_input(format_args!("{file} {error}")))?,
+        AnyTrace::Recording(_) if options.device.is_some() || options.owner.is_some() => {
+            return Err(Failure::bad_input(format_args!(
+                "{file} is a stream trace, which has one device and places for owners: leave out \
+                 --device and --owner"
+            )));
+        }
+        AnyTrace::Recording(recording) => Report::of_recording(recording, &options),
+    };
     bar.show(1, 3);
     let mut files = Vec::new();
     if let Some(file) = &arguments.svg {
@@ -67,17 +77,12 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, Failure> {
     })
 }
 
-fn read(arguments: &ReportArguments, bars: Bars) -> Result<Snapshot, Failure> {
+fn read(arguments: &ReportArguments, bars: Bars) -> Result<AnyTrace, Failure> {
     let file = shown(&arguments.file);
     let bar = bars.phase("reading");
     let mut progress = |done, all| bar.show(done, all);
     let read = read_any(&arguments.file, &ReadOptions::default(), Some(&mut progress));
-    match read.map_err(|error| Failure::bad_input(format_args!("{file} {error}")))? {
-        AnyTrace::Snapshot(snapshot) => Ok(snapshot),
-        AnyTrace::Recording(_) => Err(Failure::bad_input(format_args!(
-            "{file} is a stream trace; a report is drawn of a PyTorch memory snapshot"
-        ))),
-    }
+    read.map_err(|error| Failure::bad_input(format_args!("{file} {error}")))
 }
 
 /// A file that was written.

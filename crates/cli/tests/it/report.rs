@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use trace::stream_trace::Writer;
+
 use crate::command::{Said, trace_file, wellspring};
 
 fn report(file: &Path, more: &[&str]) -> Said {
@@ -62,4 +64,18 @@ fn what_is_wrong_is_said() {
     assert!(!page.exists(), "nothing is written for what cannot be read");
     let nowhere = folder.path().join("none/a.html");
     report(&trace, &["-o", text(&nowhere)]).check_failure(1, &["cannot be written"]);
+}
+
+#[test]
+fn a_stream_trace_is_drawn_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let [trace, page] = ["run.wst", "a.html"].map(|name| folder.path().join(name));
+    let writer = Writer::new(Vec::new(), 0).unwrap();
+    std::fs::write(&trace, writer.finish().unwrap()).unwrap();
+    let json = report(&trace, &["-o", text(&page), "--json"]).json();
+    assert_eq!(json["events"].as_u64(), Some(0));
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<title>run.wst</title>"));
+    for wrong in [["--device", "0"], ["--owner", "x"]] {
+        report(&trace, &wrong).check_failure(2, &["stream trace", "leave out"]);
+    }
 }

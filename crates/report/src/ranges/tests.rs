@@ -2,7 +2,7 @@
 
 use trace::pytorch::StreamHandle;
 
-use super::{Change, Range, Walk, ranges, unmapped_steps};
+use super::{Change, Range, Walk, ranges, ranges_from_nothing, unmapped_steps};
 
 const MIB: u64 = 1 << 20;
 
@@ -21,6 +21,15 @@ fn told(ranges: &[Range]) -> Vec<(u64, u64, u32, u32)> {
 fn a_segment_that_was_freed_is_held_until_then() {
     let changes = [change(1, 0, 20 * MIB, true), change(5, 0, 20 * MIB, false)];
     assert_eq!(told(&ranges([].iter(), &changes)), [(0, 20, 1, 5)]);
+}
+
+#[test]
+fn what_is_never_given_back_is_held_to_the_end() {
+    let changes =
+        [change(1, 0, 20 * MIB, true), change(2, 64 * MIB, MIB, true), change(4, 0, MIB, false)];
+    let never = super::NEVER;
+    let held = [(0, 1, 1, 4), (1, 19, 1, never), (64, 1, 2, never)];
+    assert_eq!(told(&ranges_from_nothing(&changes)), held);
 }
 
 #[test]

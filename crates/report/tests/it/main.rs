@@ -6,4 +6,5 @@ mod browser;
 mod made_up;
 mod page;
 mod pictures;
+mod recorded;
 mod unpacked;

@@ -21,7 +21,7 @@ const TRACES: &[(&str, bool)] = &[
 ];
 
 /// What is wrong at any moment, as a list.
-const MOMENTS: &str = include_str!("moments.js");
+pub(crate) const MOMENTS: &str = include_str!("moments.js");
 /// Controls that a screen reader could not name, as a list.
 const UNNAMED: &str = include_str!("unnamed.js");
 
@@ -32,7 +32,8 @@ fn folder() -> PathBuf {
     folder
 }
 
-fn write(name: &str, html: &str) -> PathBuf {
+/// Writes a page to be opened.
+pub(crate) fn write(name: &str, html: &str) -> PathBuf {
     let file = folder().join(format!("{name}.html"));
     std::fs::write(&file, html).unwrap();
     file

@@ -11,13 +11,13 @@ use crate::made_up::{self, Step, annotation, report, segment, snapshot, step};
 const MIB: i64 = 1 << 20;
 
 /// A page's parts: what is told by name, the kinds of events, and the columns.
-struct Unpacked {
-    told: Value,
-    kinds: Vec<u8>,
-    columns: Vec<Vec<u128>>,
+pub(crate) struct Unpacked {
+    pub(crate) told: Value,
+    pub(crate) kinds: Vec<u8>,
+    pub(crate) columns: Vec<Vec<u128>>,
 }
 
-fn unpack(report: &Report) -> Unpacked {
+pub(crate) fn unpack(report: &Report) -> Unpacked {
     let html = report.html();
     let (_, rest) = html.split_once("type=\"application/octet-stream\">").unwrap();
     let (packed, _) = rest.split_once("</script>").unwrap();

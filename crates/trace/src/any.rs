@@ -1,16 +1,17 @@
-//! Reads a file of either kind, found out by its content.
+//! Reads a file of any kind, found out by its content.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use crate::pytorch::{self, Input, Progress, ReadError, ReadOptions, Snapshot};
+use crate::rmm::{self, LogError};
 use crate::stream_trace::{FormatError, MAGIC, Recording};
 
 /// What a file held.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "a program holds one or two of these")]
 pub enum AnyTrace {
-    /// A PyTorch memory snapshot.
+    /// A PyTorch memory snapshot, or a log that was made one.
     Snapshot(Snapshot),
     /// A stream trace.
     Recording(Recording),
@@ -26,9 +27,12 @@ pub enum AnyError {
     /// It begins as a stream trace, and goes on otherwise.
     #[error(transparent)]
     Recording(#[from] FormatError),
+    /// It begins as a log of RMM, and goes on otherwise.
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
-/// Reads the snapshot or stream trace in the file at `path`, plain or compressed.
+/// Reads the snapshot, stream trace or RMM log in the file at `path`, plain or compressed.
 ///
 /// # Errors
 /// Whatever keeps the file from being either; see [`AnyError`]. A stream trace that was cut is no
@@ -51,17 +55,29 @@ pub fn read_any(
     options: &ReadOptions,
     progress: Option<Progress<'_>>,
 ) -> Result<AnyTrace, AnyError> {
-    if !begins_as_stream_trace(path)? {
+    let begins = kind_of(path)?;
+    if begins == Kind::Other {
         return Ok(AnyTrace::Snapshot(pytorch::read_file(path, options, progress)?));
     }
     let (file, total_bytes) = pytorch::open_file(path)?;
     let input = Input::open(file, total_bytes, progress)?;
     let source = Decompressed { input, offset: 0 };
     let limited = source.take(options.decompressed_bytes_max);
-    Ok(AnyTrace::Recording(Recording::load(limited)?))
+    match begins {
+        Kind::Log => Ok(AnyTrace::Snapshot(rmm::read(limited, options.memory_bytes_max)?)),
+        Kind::Trace | Kind::Other => Ok(AnyTrace::Recording(Recording::load(limited)?)),
+    }
 }
 
-fn begins_as_stream_trace(path: &Path) -> Result<bool, ReadError> {
+/// What a file begins as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Trace,
+    Log,
+    Other,
+}
+
+fn kind_of(path: &Path) -> Result<Kind, ReadError> {
     let (file, total_bytes) = pytorch::open_file(path)?;
     let mut source = Decompressed { input: Input::open(file, total_bytes, None)?, offset: 0 };
     let mut head = [0; MAGIC.len()];
@@ -74,7 +90,15 @@ fn begins_as_stream_trace(path: &Path) -> Result<bool, ReadError> {
         }
     }
     let head = head.get(..length).unwrap_or_default();
-    Ok(!head.is_empty() && MAGIC.starts_with(head))
+    Ok(if head.is_empty() {
+        Kind::Other
+    } else if MAGIC.starts_with(head) {
+        Kind::Trace
+    } else if rmm::HEADER.as_bytes().starts_with(head) {
+        Kind::Log
+    } else {
+        Kind::Other
+    })
 }
 
 /// Decompressed bytes that merely end where a compressed file was cut.

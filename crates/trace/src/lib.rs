@@ -5,7 +5,10 @@
 //! [`Operations`] lists its trace as numbered blocks and streams, beginning with the blocks that
 //! were alive before the trace began, and [`Summary`] says what PyTorch itself needed for it.
 //! A snapshot lacks the order between streams; [`stream_trace`] reads and writes traces that have
-//! it. [`read_any`] takes either.
+//! it. [`read_any`] takes either, and RMM's logs.
+//!
+//! [`pytorch::write`], [`convert`], [`chrome`] and [`csv`] write what was read as other files;
+//! [`Digest`] says who holds memory at the peak, and [`compare`] what changed between two files.
 //!
 //! ```
 //! use trace::pytorch::{ReadOptions, read_file};
@@ -44,6 +47,16 @@ mod any;
 #[cfg(feature = "files")]
 mod beginning;
 #[cfg(feature = "files")]
+pub mod chrome;
+#[cfg(feature = "files")]
+pub mod compare;
+#[cfg(feature = "files")]
+pub mod convert;
+#[cfg(feature = "files")]
+pub mod csv;
+#[cfg(feature = "files")]
+mod digest;
+#[cfg(feature = "files")]
 mod initial;
 mod number;
 #[cfg(feature = "files")]
@@ -51,12 +64,16 @@ mod operations;
 #[cfg(feature = "files")]
 mod owner;
 #[cfg(feature = "files")]
+pub mod rmm;
+#[cfg(feature = "files")]
 mod summary;
 
 #[cfg(feature = "files")]
 pub use any::{AnyError, AnyTrace, read_any};
 #[cfg(feature = "files")]
 pub use beginning::Beginning;
+#[cfg(feature = "files")]
+pub use digest::{Digest, Holder, Holders, Moment, PoolSum, SegmentSum};
 #[cfg(feature = "files")]
 pub use initial::InitialBlock;
 pub use number::{BlockNumber, StreamNumber};

@@ -77,7 +77,7 @@ pub enum ReadError {
     /// The file is something else.
     #[error(
         "is not a PyTorch memory snapshot: it {found}\n\
-         expected a pickle of protocol 2 to 5, plain or compressed with gzip, xz or zstd"
+         expected a pickle of protocol 2 to 5, plain or compressed with gzip, xz, zstd or zip"
     )]
     Foreign {
         /// What its first bytes look like.

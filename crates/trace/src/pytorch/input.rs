@@ -11,6 +11,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::Progress;
 use super::error::ReadError;
+use crate::rmm::HEADER;
 use crate::stream_trace::MAGIC;
 
 const BUFFER_BYTES: usize = 128 << 10;
@@ -27,6 +28,7 @@ const HEAD_BYTES: u64 = 8;
 /// First bytes of things that are often taken for snapshots, and what to call them.
 const FOREIGN: &[(&[u8], &str)] = &[
     (&MAGIC, "is a stream trace"),
+    (b"Thread,T", "is an RMM log"),
     (b"PK\x03\x04", "is a zip archive, as torch.save() writes"),
     (b"PK\x05\x06", "is an empty zip archive"),
     (b"BZh", "is compressed with bzip2"),
@@ -139,8 +141,9 @@ fn recognize(head: &[u8]) -> Result<Option<Compression>, ReadError> {
     if let [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] = head {
         return Ok(Some(Compression::Zstd));
     }
-    // A stream trace may be plain too; who wants a pickle finds out when it asks for one.
-    if head.is_empty() || !MAGIC.starts_with(head) {
+    // A stream trace or a log may be plain too; who wants a pickle finds out when it asks for one.
+    let is_log = HEADER.as_bytes().starts_with(head);
+    if head.is_empty() || !(MAGIC.starts_with(head) || is_log) {
         check_pickle_start(head)?;
     }
     Ok(None)

@@ -16,14 +16,17 @@ mod lists;
 mod machine;
 mod opcode;
 mod packed;
+mod pickler;
 mod raw_entry;
 mod snapshot;
 mod stacks;
 mod window;
 mod word;
+mod writer;
+mod zip;
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek};
 use std::path::Path;
 
 pub use entry::{Action, Entry};
@@ -33,7 +36,10 @@ pub use snapshot::{
     AllocatorSettings, Annotation, Block, BlockState, DeviceTrace, HostSegment, Segment,
     SegmentKind, Snapshot, Stage, StreamHandle,
 };
+pub(crate) use stacks::StacksBuilder;
 pub use stacks::{Frame, StackId, Stacks, TextId, Texts};
+pub(crate) use writer::action_text;
+pub use writer::{WriteProgress, write};
 
 /// Told how far reading has come: bytes of the file read, and bytes it has (0 if not known).
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
@@ -67,8 +73,8 @@ pub fn read_file(
     read(file, total_bytes, options, progress)
 }
 
-/// Opens a file for reading, and says how many bytes it has.
-pub(crate) fn open_file(path: &Path) -> Result<(File, u64), ReadError> {
+/// Opens a file, or the one file in a zip archive, and says how many bytes it has.
+pub(crate) fn open_file(path: &Path) -> Result<(Box<dyn Read>, u64), ReadError> {
     let metadata = std::fs::metadata(path).map_err(|source| {
         if source.kind() == ErrorKind::NotFound {
             ReadError::NotFound
@@ -79,8 +85,19 @@ pub(crate) fn open_file(path: &Path) -> Result<(File, u64), ReadError> {
     if metadata.is_dir() {
         return Err(ReadError::Folder);
     }
-    let file = File::open(path).map_err(|source| ReadError::Io { source })?;
-    Ok((file, metadata.len()))
+    let failed = |source| ReadError::Io { source };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut head = Vec::new();
+    let head_bytes = u64::try_from(zip::MAGIC.len()).unwrap_or(u64::MAX);
+    // What cannot go back to its beginning, such as a pipe, is no archive that could be opened.
+    if metadata.is_file() {
+        file.by_ref().take(head_bytes).read_to_end(&mut head).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+    }
+    if head == zip::MAGIC {
+        return zip::open_member(file);
+    }
+    Ok((Box::new(file), metadata.len()))
 }
 
 /// Reads a snapshot from `reader`, which holds `total_bytes` (0 if not known).

@@ -18,3 +18,5 @@ mod reports;
 mod shapes;
 mod straight;
 mod stream_trace;
+mod writing;
+mod zipped;

@@ -11,6 +11,13 @@ use crate::ending::{Ending, Failure};
 use crate::size::Size;
 use crate::{Outcome, output};
 
+mod files;
+
+pub(crate) use files::{
+    CompletionsArguments, ConvertArguments, DiffArguments, FormatName, ManArguments,
+    RecordArguments, SummaryArguments,
+};
+
 #[derive(Debug, Parser)]
 #[command(name = "wellspring", version, about = "GPU memory across CUDA streams")]
 struct Line {
@@ -29,6 +36,18 @@ pub(crate) enum Command {
     Report(ReportArguments),
     /// Say what a PyTorch run would have reserved under other settings, and what would fit
     WhatIf(crate::command::what_if::Arguments),
+    /// Turn a trace into a PyTorch snapshot, a stream trace, a Chrome trace or CSV
+    Convert(ConvertArguments),
+    /// Say what is in a file: peaks, actions, streams, pools, the biggest holders
+    Summary(SummaryArguments),
+    /// Say how two files differ: peaks, settings, and who holds more
+    Diff(DiffArguments),
+    /// Run a program that uses wellspring, and record it to a stream trace
+    Record(RecordArguments),
+    /// Print what completes command lines in a shell
+    Completions(CompletionsArguments),
+    /// Print the page of the manual
+    Man(ManArguments),
     /// Say which devices there are
     Devices(DevicesArguments),
 }
@@ -182,6 +201,11 @@ pub(crate) enum VerifyName {
     Stamps,
     /// Every word
     Full,
+}
+
+/// What the command line can be.
+pub(crate) fn definition() -> clap::Command {
+    <Line as clap::CommandFactory>::command()
 }
 
 /// Reads the arguments, the first of which is the program's name. What is not to be run, such as a

@@ -2,7 +2,8 @@
 //!
 //! Start with [`run`]. `arguments` and `size` read the command line, `command` has one file for
 //! each subcommand, `target` is the only one that knows devices, `ending` turns failures into exit
-//! codes, `output` and `progress` are the only ones that print, `queues` prepares the process.
+//! codes, `trace_file` reads what several commands take, `output` and `progress` are the only ones
+//! that print, `queues` prepares the process.
 //!
 //! What it must not know: the allocator's insides. Its invariants: a file is judged before any
 //! device is opened; stdout holds the result and nothing else; an error is at most three lines on
@@ -20,6 +21,7 @@ mod progress;
 mod queues;
 mod size;
 mod target;
+mod trace_file;
 
 use arguments::Command;
 use ending::{Ending, Failure};
@@ -42,6 +44,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::Advise(arguments)) => command::advise::run(&arguments),
         Ok(Command::Report(arguments)) => command::report::run(&arguments),
         Ok(Command::WhatIf(arguments)) => command::what_if::run(&arguments),
+        Ok(Command::Convert(arguments)) => command::convert::run(&arguments),
+        Ok(Command::Summary(arguments)) => command::summary::run(&arguments),
+        Ok(Command::Diff(arguments)) => command::diff::run(&arguments),
+        Ok(Command::Record(arguments)) => command::record::run(&arguments),
+        Ok(Command::Completions(arguments)) => command::shell::completions(&arguments),
+        Ok(Command::Man(arguments)) => command::shell::man(&arguments),
         Ok(Command::Devices(arguments)) => command::devices::run(&arguments),
         Err(ended) => ended,
     };

@@ -1,13 +1,14 @@
-//! Draws a memory snapshot: one interactive page, and pictures of memory over time.
+//! Draws a recorded trace: one interactive page, and pictures of memory over time.
 //!
-//! Start with [`Report::of`]. [`Report::html`] is one file that needs no network: the recorded
-//! lives of all blocks, packed, and a program in JavaScript that draws them; [`Report::svg`] and
-//! `Report::png` are its main picture for issues and papers.
+//! Start with [`Report::of`] or [`Report::of_recording`]. [`Report::html`] is one file that needs no
+//! network: the recorded lives of all blocks, packed, and a program in JavaScript that draws them;
+//! [`Report::svg`] and `Report::png` are its main picture for issues and papers.
 //!
-//! `history` turns a snapshot's trace into lives, `recorded` a stream trace, `ranges` into what was held from the driver, `holes` says
-//! how broken up the free part is, `gather` brings these together with owners, stacks and
-//! annotations, `pack` writes all that for the page, `page` puts the page together; `levels`,
-//! `picture`, `svg` and `png` draw without a browser. The page's own files are in `assets`.
+//! `history` turns a snapshot's trace into lives, `recorded` a stream trace, `ranges` into what was
+//! held from the driver; `holes` says how broken up the free part is, `gather` brings these
+//! together with owners, stacks and annotations, `pack` writes all that for the page, `page` puts
+//! the page together; `levels`, `picture`, `svg` and `png` draw without a browser. The page's own
+//! files are in `assets`.
 //!
 //! It knows nothing of command lines, devices or our own allocator, and opens no file. Its
 //! invariants:
@@ -48,7 +49,7 @@ pub struct Options<'a> {
     pub owner: Option<Pattern<'a>>,
 }
 
-/// A snapshot's device, ready to be drawn.
+/// A device's trace, ready to be drawn.
 ///
 /// ```
 /// use report::{Options, Report};

@@ -73,7 +73,7 @@ struct Walk {
     /// When pending blocks are over.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     /// By stream, pending blocks that wait for the host to know of so many operations.
-    unseen: Vec<Vec<(usize, usize)>>,
+    unseen: Vec<BTreeMap<usize, Vec<usize>>>,
 }
 
 impl Walk {
@@ -84,7 +84,7 @@ impl Walk {
             recording.streams.iter().map(|start| StreamHandle(start.id)).collect();
         walk.queued = vec![Vec::new(); stream_count];
         walk.done = vec![0; stream_count];
-        walk.unseen = vec![Vec::new(); stream_count];
+        walk.unseen = vec![BTreeMap::new(); stream_count];
         for entry in &recording.entries {
             if let Item::Operation(_) = &entry.item {
                 walk.ends_ns.push(None);
@@ -231,7 +231,7 @@ impl Walk {
                 Some(None) | None => {
                     uses.unseen_count += 1;
                     if let Some(unseen) = self.unseen.get_mut(stream) {
-                        unseen.push((count, number));
+                        unseen.entry(count).or_default().push(number);
                     }
                 }
             }
@@ -328,8 +328,9 @@ impl Walk {
             *done = count.max(*done);
         }
         let Some(unseen) = self.unseen.get_mut(stream) else { return };
-        let seen: Vec<_> = unseen.extract_if(.., |(wanted, _)| *wanted <= count).collect();
-        for (_, number) in seen {
+        let later = unseen.split_off(&count.saturating_add(1));
+        let seen = std::mem::replace(unseen, later);
+        for number in seen.into_values().flatten() {
             if let Some(uses) = self.blocks.get_mut(number) {
                 uses.unseen_count = uses.unseen_count.saturating_sub(1);
             }

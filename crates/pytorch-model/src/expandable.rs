@@ -74,16 +74,32 @@ impl<D: Driver> Model<D> {
         matches!(self.blocks.get(index).state, BlockState::Free | BlockState::Unmapped)
     }
 
-    /// Takes address space for nine eighths of the device.
+    /// The address space of an expandable segment that holds at least so much: nine eighths of
+    /// the device.
+    pub(crate) fn reserve_bytes(&self, least: u64, page_bytes: u64) -> u64 {
+        let device = self.limits.device_bytes;
+        (device + device / 8).max(least).next_multiple_of(page_bytes)
+    }
+
+    pub(crate) fn add_expandable(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        page_bytes: u64,
+    ) -> ExpandableIndex {
+        let index = ExpandableIndex(self.expandables.len());
+        self.expandables.push(Expandable { address, bytes, page_bytes });
+        index
+    }
+
+    /// Takes address space.
     fn add_space(&mut self, wanted: Wanted) -> BlockIndex {
         let is_small = self.pools.get(wanted.pool).is_small;
         let page_bytes =
             if is_small { CHUNK_SMALL_BYTES } else { self.settings.large_segment_bytes };
-        let device = self.limits.device_bytes;
-        let bytes = (device + device / 8).max(wanted.segment_bytes).next_multiple_of(page_bytes);
+        let bytes = self.reserve_bytes(wanted.segment_bytes, page_bytes);
         let address = self.driver.reserve(bytes);
-        let expandable = Some(ExpandableIndex(self.expandables.len()));
-        self.expandables.push(Expandable { address, bytes, page_bytes });
+        let expandable = Some(self.add_expandable(address, bytes, page_bytes));
         let index = self.blocks.add(Block {
             address,
             bytes,

@@ -1,10 +1,11 @@
 //! What an allocator holds already when a recording begins.
 
-use crate::block::{Block, BlockIndex, BlockState};
+use crate::block::{Block, BlockIndex, BlockState, ExpandableIndex};
 use crate::driver::Driver;
 use crate::model::{BlockNumber, Model, PoolId};
+use crate::sizes::CHUNK_SMALL_BYTES;
 
-/// A segment that is held, other than an expandable one.
+/// A segment that is held, or a mapped range of an expandable one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldSegment {
     /// Its first byte.
@@ -35,6 +36,11 @@ pub struct HeldBlock {
 }
 
 impl HeldSegment {
+    /// A page of the expandable segment it is part of.
+    const fn pool_page_bytes(&self, large_segment_bytes: u64) -> u64 {
+        if self.is_small { CHUNK_SMALL_BYTES } else { large_segment_bytes }
+    }
+
     /// Whether its blocks are in order, not empty, and within it.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -58,23 +64,58 @@ impl<D: Driver> Model<D> {
     /// # Panics
     /// If the segment is not [sound](HeldSegment::is_sound), or a number is in use.
     pub fn adopt(&mut self, segment: &HeldSegment) {
-        assert!(segment.is_sound(), "blocks lie in order within their segment");
-        let pool = self.pools.index(segment.pool, segment.is_small);
-        let model = Block {
+        self.figures.add_segment();
+        self.adopt_range(segment, None, None);
+    }
+
+    /// Takes over an expandable segment that begins at `start`, with the ranges of it that are
+    /// mapped, by address. Nothing if there are none.
+    ///
+    /// # Panics
+    /// If a range is not [sound](HeldSegment::is_sound), they are out of order, or a number is in
+    /// use.
+    pub fn adopt_expandable(&mut self, start: u64, ranges: &[HeldSegment]) {
+        let Some(first) = ranges.first() else { return };
+        let bytes = first.pool_page_bytes(self.settings.large_segment_bytes);
+        let end = ranges.iter().map(|range| range.address + range.bytes).max().unwrap_or(start);
+        let reserved = self.reserve_bytes(end - start, bytes);
+        let expandable = self.add_expandable(start, reserved, bytes);
+        let model = Block { expandable: Some(expandable), ..self.block_like(first) };
+        let (mut last, mut unmapped_from) = (None, start);
+        for range in ranges {
+            last = self.adopt_unmapped(model, (unmapped_from, range.address), last);
+            last = self.adopt_range(range, Some(expandable), last);
+            unmapped_from = range.address + range.bytes;
+        }
+        self.adopt_unmapped(model, (unmapped_from, start + reserved), last);
+    }
+
+    fn block_like(&mut self, segment: &HeldSegment) -> Block {
+        Block {
             address: segment.address,
             bytes: segment.bytes,
             stream: segment.stream,
-            pool,
+            pool: self.pools.index(segment.pool, segment.is_small),
             before: None,
             after: None,
             expandable: None,
             creation: 0,
             free_since: 0,
             state: BlockState::Allocated,
-        };
+        }
+    }
+
+    /// Adds the blocks of a segment or range behind `last`; gives the last of them.
+    fn adopt_range(
+        &mut self,
+        segment: &HeldSegment,
+        expandable: Option<ExpandableIndex>,
+        before: Option<BlockIndex>,
+    ) -> Option<BlockIndex> {
+        assert!(segment.is_sound(), "blocks lie in order within their segment");
+        let model = Block { expandable, ..self.block_like(segment) };
         self.figures.reserve(segment.bytes);
-        self.figures.add_segment();
-        let (mut last, mut free_from) = (None, segment.address);
+        let (mut last, mut free_from) = (before, segment.address);
         for held in &segment.blocks {
             last = self.adopt_free(model, (free_from, held.address), last);
             let place = (held.address, held.bytes);
@@ -86,7 +127,22 @@ impl<D: Driver> Model<D> {
             }
             (last, free_from) = (Some(index), held.address + held.bytes);
         }
-        self.adopt_free(model, (free_from, segment.address + segment.bytes), last);
+        self.adopt_free(model, (free_from, segment.address + segment.bytes), last)
+    }
+
+    /// Adds address space without memory, if there is room; gives the last block.
+    fn adopt_unmapped(
+        &mut self,
+        model: Block,
+        (start, end): (u64, u64),
+        last: Option<BlockIndex>,
+    ) -> Option<BlockIndex> {
+        if end <= start {
+            return last;
+        }
+        let index = self.blocks.add_between(model, (start, end - start), (last, None));
+        self.pools.insert_unmapped(&mut self.blocks, index);
+        Some(index)
     }
 
     /// Adds a free block from one address to another, if there is room; gives the last block.
@@ -149,6 +205,30 @@ mod tests {
         model.complete(BlockNumber(1));
         model.empty_cache();
         assert_eq!(model.figures().reserved_bytes, 0, "its blocks were joined to a whole");
+    }
+
+    #[test]
+    fn ranges_of_an_expandable_segment_grow_into_the_space_between_them() {
+        let driver = AssumedDriver::new(AddressOrder::FromAbove);
+        let limits = Limits { device_bytes: 1 << 36, fraction_bytes: None };
+        let settings = Settings::parse("expandable_segments:True").unwrap();
+        let mut model = Model::new(settings, limits, Ties::Address, driver);
+        let mut second = segment(&[(0, 20 * MIB)]);
+        second.address += 40 * MIB;
+        second.blocks[0].address += 40 * MIB;
+        second.blocks[0].number = BlockNumber(7);
+        let first = segment(&[(0, 4 * MIB)]);
+        model.adopt_expandable(64 * MIB, &[first, second]);
+        assert_eq!((model.figures().reserved_bytes, model.figures().segment_count), (40 * MIB, 0));
+        let request = Request { bytes: 30 * MIB, stream: 0, pool: PoolId::DEFAULT };
+        let placed = model.allocate(BlockNumber(1), request).unwrap();
+        assert_eq!(placed.address, 68 * MIB, "the free rest, and pages mapped behind it");
+        assert_eq!(model.figures().reserved_bytes, 60 * MIB);
+        for number in [0, 1, 7] {
+            model.free(BlockNumber(number), false);
+        }
+        model.empty_cache();
+        assert_eq!(model.figures().reserved_bytes, 0, "the three ranges were one");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use pytorch_model::{PoolId, SettingError, Settings};
 use trace::pytorch::DeviceTrace;
 use trace::{Operation, Operations, Summary};
 
+use super::held::AllHeld;
 use super::timeline::{Release, Timeline};
 
 /// The device where no capacity is given: more than any trace fits, in address space that is no
@@ -99,7 +100,7 @@ impl Case {
 }
 
 fn pools(operations: &Operations, timeline: &Timeline) -> Vec<PoolId> {
-    let in_held = timeline.held.iter().flatten();
+    let in_held = timeline.held.iter().flat_map(AllHeld::all);
     let held = in_held.filter(|segment| segment.pool != PoolId::DEFAULT);
     let held: Vec<_> =
         held.flat_map(|it| it.blocks.iter().map(|b| (b.number.0, it.pool))).collect();

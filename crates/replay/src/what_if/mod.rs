@@ -16,6 +16,7 @@ mod held;
 mod holders;
 mod notes;
 mod owner;
+mod ranges;
 mod record;
 mod row;
 mod search;

@@ -33,7 +33,7 @@ fn uses(case: &Case) -> Option<String> {
 
 fn beginning(case: &Case) -> Option<String> {
     let count = case.operations.initial_block_count;
-    let is_rebuilt = case.timeline.held.as_ref().is_some_and(|held| !held.is_empty());
+    let is_rebuilt = case.timeline.held.as_ref().is_some_and(|held| held.all().next().is_some());
     let own = if is_rebuilt {
         "under the recorded setting the segments held then were rebuilt, and under others"
     } else {

@@ -66,10 +66,11 @@ pub fn compare_with_record(trace: &DeviceTrace<'_>) -> Result<Comparison, Settin
     let mut model = Model::new(settings, limits, Ties::Address, Recording::default());
     let mut live = HashMap::new();
     let mut lacks = Vec::new();
-    let held = timeline.held.as_deref();
-    for segment in held.unwrap_or_default() {
-        model.adopt(segment);
-        live.extend(segment.blocks.iter().map(|block| (block.address, block.number)));
+    let held = timeline.held.as_ref();
+    if let Some(held) = held {
+        held.hand_to(&mut model);
+        let blocks = held.all().flat_map(|segment| &segment.blocks);
+        live.extend(blocks.map(|block| (block.address, block.number)));
     }
     if held.is_none() {
         lacks.push("its beginning, which cannot be rebuilt from its end".to_owned());
@@ -90,7 +91,7 @@ pub fn compare_with_record(trace: &DeviceTrace<'_>) -> Result<Comparison, Settin
         first_difference: comparer.first_difference,
         recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
         peak_reserved_bytes: comparer.model.figures().reserved_peak_bytes,
-        initial_segments: held.map_or(0, <[_]>::len),
+        initial_segments: held.map_or(0, |held| held.all().count()),
         lacks,
     })
 }

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use pytorch_model::{
-    AddressOrder, AssumedDriver, BlockNumber, Figures, HeldSegment, Limits, Model, PoolId, Request,
-    Settings, Ties,
+    AddressOrder, AssumedDriver, BlockNumber, Figures, Limits, Model, PoolId, Request, Settings,
+    Ties,
 };
 use trace::Operation;
 
 use super::case::{Case, DEVICE_BYTES};
+use super::held::AllHeld;
 
 /// The largest device that address space is assumed for.
 const DEVICE_BYTES_MAX: u64 = 1 << 44;
@@ -55,10 +56,10 @@ pub(super) fn serve(
     let mut model = Model::new(settings.clone(), limits, assumed.ties, driver);
     let mut start = 0;
     if let Some(held) = held_for(case, settings) {
-        for segment in held {
+        for segment in held.all() {
             model.driver_mut().occupy(segment.address, segment.bytes);
-            model.adopt(segment);
         }
+        held.hand_to(&mut model);
         start = case.operations.initial_operation_count;
     }
     let (failed, emptied) = take_all(case, &mut model, start);
@@ -67,10 +68,10 @@ pub(super) fn serve(
 }
 
 /// What was held when the trace began belongs to the setting that it was recorded under.
-pub(super) fn held_for<'a>(case: &'a Case, settings: &Settings) -> Option<&'a [HeldSegment]> {
+pub(super) fn held_for<'a>(case: &'a Case, settings: &Settings) -> Option<&'a AllHeld> {
     let is_recorded = Settings::parse(&case.setting).is_ok_and(|recorded| recorded == *settings);
-    let held = case.timeline.held.as_deref().filter(|held| !held.is_empty());
-    held.filter(|_| is_recorded && !settings.expandable_segments)
+    let held = case.timeline.held.as_ref().filter(|held| held.all().next().is_some());
+    held.filter(|_| is_recorded)
 }
 
 fn limits(settings: &Settings, capacity_bytes: Option<u64>) -> Limits {

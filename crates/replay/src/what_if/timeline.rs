@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pytorch_model::{HeldSegment, PoolId, Settings};
+use pytorch_model::{PoolId, Settings};
 use trace::pytorch::{Action, DeviceTrace, Entry, SegmentKind};
 
-use super::held::{self, Held};
+use super::held::{self, AllHeld, Held};
+use super::ranges;
 
 /// The smallest segment that PyTorch takes, which only small requests get.
 const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
@@ -35,8 +36,8 @@ pub(super) struct Timeline {
     pub(super) releases: Vec<Release>,
     /// A limit with which requests gave back and failed where they did; none where none did.
     pub(super) limit_bytes: Option<u64>,
-    /// What was held before the first entry; none if some of it was expandable.
-    pub(super) held: Option<Vec<HeldSegment>>,
+    /// What was held before the first entry; none if the trace contradicts itself there.
+    pub(super) held: Option<AllHeld>,
 }
 
 impl Timeline {
@@ -46,9 +47,7 @@ impl Timeline {
         let levels = Levels::of(trace);
         timeline.find_releases(trace, settings, &levels);
         timeline.held = if levels.first == 0 {
-            Some(Vec::new())
-        } else if was_expandable(trace) {
-            None
+            Some(AllHeld::default())
         } else {
             held::segments(trace, settings, &segments)
         };
@@ -66,7 +65,9 @@ impl Timeline {
                 SegmentKind::Large => false,
                 SegmentKind::Unknown => bytes <= SMALL_SEGMENT_BYTES,
             };
-            segments.insert(segment.address, Held { bytes, stream, pool, is_small });
+            let is_expandable = segment.is_expandable;
+            let held = Held { bytes, stream, pool, is_small, is_expandable };
+            segments.insert(segment.address, held);
         }
         let has_pools = segments.values().any(|held| held.pool != PoolId::DEFAULT);
         for (index, entry) in trace.entries().iter().enumerate().rev() {
@@ -84,18 +85,19 @@ impl Timeline {
                 Action::SegmentAlloc => {
                     segments.remove(&entry.address);
                 }
+                Action::SegmentMap => ranges::remove(&mut segments, entry.address, entry.bytes),
+                Action::SegmentUnmap => ranges::insert(&mut segments, entry, pool_of(entry)),
                 Action::SegmentFree => {
                     let (bytes, stream) = (entry.bytes, entry.stream.0);
                     let is_small = bytes <= SMALL_SEGMENT_BYTES;
                     let pool = pool_of(entry).unwrap_or(PoolId::DEFAULT);
-                    segments.insert(entry.address, Held { bytes, stream, pool, is_small });
+                    let held = Held { bytes, stream, pool, is_small, is_expandable: false };
+                    segments.insert(entry.address, held);
                 }
                 Action::Alloc
                 | Action::Free
                 | Action::FreeRequested
                 | Action::FreeCompleted
-                | Action::SegmentMap
-                | Action::SegmentUnmap
                 | Action::Snapshot
                 | Action::OutOfMemory
                 | Action::Annotate
@@ -193,11 +195,4 @@ impl Levels {
         }
         Self { first, peak }
     }
-}
-
-/// Whether some segments could grow.
-fn was_expandable(trace: &DeviceTrace<'_>) -> bool {
-    let is_of_one =
-        |entry: &Entry| matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap);
-    trace.segments().any(|segment| segment.is_expandable) || trace.entries().iter().any(is_of_one)
 }

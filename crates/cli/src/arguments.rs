@@ -225,7 +225,7 @@ fn usage_message(error: &clap::Error) -> String {
     const HELP: &str = "try `wellspring --help` or `wellspring replay --help`";
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return format!(
-            "nothing to do: give `replay FILE`, `what-if FILE`, `advise FILE` or `devices`\n{HELP}"
+            "nothing to do: give `summary FILE`, `what-if FILE`, `report FILE` or another\n{HELP}"
         );
     }
     let text = error.to_string();

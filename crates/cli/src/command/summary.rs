@@ -100,6 +100,8 @@ struct Recorded {
     page_floor_bytes: u64,
     deferred_frees: usize,
     lost_beginning: bool,
+    /// What became of the beginning, in words.
+    beginning: String,
     initial_blocks: usize,
 }
 
@@ -180,6 +182,7 @@ impl From<&Summary> for Recorded {
             page_floor_bytes: summary.peaks.page_floor_bytes,
             deferred_frees: summary.deferred_free_count,
             lost_beginning: summary.lost_beginning,
+            beginning: summary.beginning.to_string(),
             initial_blocks: summary.initial_block_count,
         }
     }
@@ -309,7 +312,9 @@ impl Told {
         }
         if recorded.lost_beginning {
             let blocks = count_text(recorded.initial_blocks);
+            let how = &recorded.beginning;
             writeln!(out, "the trace lost its beginning: {blocks} blocks were there before it")?;
+            writeln!(out, "  ({how})")?;
         }
         for (name, count) in &self.unknown_actions {
             writeln!(out, "unknown action {}: {}", printable(name), count_text(*count))?;

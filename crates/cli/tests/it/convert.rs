@@ -185,3 +185,46 @@ fn python_reads_the_pickle() {
         Err(error) => println!("python3 is missing, so it read nothing: {error}"),
     }
 }
+
+/// A program of ours that is recorded through the facade is shown by PyTorch's tools.
+#[test]
+fn a_recorded_program_becomes_a_pickle_with_its_peaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.wst");
+    let runtime = wellspring::Builder::new().record_to(&file).simulated().unwrap();
+    let (home, side) = (runtime.create_stream().unwrap(), runtime.create_stream().unwrap());
+    let mut kept = Vec::new();
+    for step in 1..=50_usize {
+        let buffer =
+            wellspring::DeviceBuffer::<f32>::zeroed(&runtime, &home, step * 10_000).unwrap();
+        if step.is_multiple_of(10) {
+            kept.push(buffer);
+        } else {
+            buffer.record_stream(&side);
+        }
+    }
+    let stats = runtime.stats();
+    runtime.finish_recording().unwrap();
+    let pickle = folder.path().join("run.pickle");
+    let said = convert(&file, &pickle, &[]);
+    assert!(said.stderr.contains("uses by streams"), "{said:?}");
+    let made = snapshot(&pickle);
+    let trace = made.trace(None).unwrap();
+    let summary = trace.summary(&trace.operations());
+    assert_eq!(summary.counts.alloc, 50);
+    assert_eq!(summary.peaks.allocated_bytes, stats.allocated_bytes.peak);
+    assert_eq!(summary.recorded_peak_reserved_bytes, stats.reserved_bytes.peak);
+    let blocks = made.segments.iter().flat_map(|segment| &segment.blocks);
+    let states: Vec<_> = blocks.map(|block| block.state).collect();
+    let allocated = states.iter().filter(|it| **it == trace::pytorch::BlockState::Allocated);
+    assert_eq!(allocated.count(), kept.len());
+    for segment in &made.segments {
+        let sum: u64 = segment.blocks.iter().map(|block| block.bytes).sum();
+        assert_eq!(sum, segment.total_bytes, "blocks tile their segment");
+    }
+    let json = folder.path().join("run.json");
+    assert_eq!(convert(&file, &json, &[]).code, 0);
+    let events: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let events = events["traceEvents"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["ph"] == "X" && event["pid"] == 2));
+}

@@ -211,15 +211,7 @@ impl Maker {
         [address, requested_bytes, bytes]: [u64; 3],
         place: Option<PlaceNumber>,
     ) {
-        let end = address.saturating_add(bytes.max(1));
-        let before = self.present.range(..end).rev();
-        let replaced: Vec<BlockNumber> = before
-            .map(|(_, number)| *number)
-            .take_while(|number| self.life(*number).is_some_and(|life| address < life.end()))
-            .collect();
-        for number in replaced {
-            self.complete(number);
-        }
+        self.complete_within(address, address.saturating_add(bytes.max(1)), false);
         let count = self.blocks.len();
         let number = BlockNumber(u32::try_from(count).expect("a trace numbers blocks so"));
         self.blocks.push(Life {
@@ -276,6 +268,21 @@ impl Maker {
         }
     }
 
+    /// The memory at `start..end` is given out again, or goes back: nobody uses it any more.
+    fn complete_within(&mut self, start: u64, end: u64, only_pending: bool) {
+        let before = self.present.range(..end).rev();
+        let there: Vec<BlockNumber> = before
+            .map(|(_, number)| *number)
+            .take_while(|number| self.life(*number).is_some_and(|life| start < life.end()))
+            .collect();
+        for number in there {
+            let is_pending = self.life(number).is_some_and(|life| life.state == State::Pending);
+            if is_pending || !only_pending {
+                self.complete(number);
+            }
+        }
+    }
+
     /// No stream uses the memory of `block` any more, or it is given out again.
     fn complete(&mut self, block: BlockNumber) {
         let Some(life) = self.blocks.get_mut(block.index()) else { return };
@@ -298,6 +305,10 @@ impl Maker {
 
     fn segment(&mut self, address: u64, bytes: u64, opened: bool) {
         let end = address.saturating_add(bytes);
+        if !opened {
+            // What goes back to the device is used by nobody any more.
+            self.complete_within(address, end, true);
+        }
         let action = if opened {
             self.segments.add(address, end);
             Action::SegmentAlloc

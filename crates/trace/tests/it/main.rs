@@ -15,6 +15,7 @@ mod pickle;
 mod random;
 mod real_traces;
 mod reports;
+mod rmm_logs;
 mod shapes;
 mod straight;
 mod stream_trace;

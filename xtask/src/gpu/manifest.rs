@@ -62,6 +62,32 @@ pub(crate) enum Kind {
     Sanitize,
 }
 
+impl Kind {
+    /// All of them, in the order they run in.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Test,
+        Self::Replay,
+        Self::Example,
+        Self::Bench,
+        Self::Pattern,
+        Self::Random,
+        Self::Sanitize,
+    ];
+
+    /// As it is written on a command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Replay => "replay",
+            Self::Bench => "bench",
+            Self::Example => "example",
+            Self::Pattern => "pattern",
+            Self::Random => "random",
+            Self::Sanitize => "sanitize",
+        }
+    }
+}
+
 impl Entry {
     /// The arguments with their placeholders filled in.
     pub(crate) fn arguments_for(&self, device: Device, pack: &Path) -> Vec<String> {

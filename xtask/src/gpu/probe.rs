@@ -22,6 +22,10 @@ pub(crate) struct Probe {
     /// The commit of the pack that was run; filled in by the run.
     #[serde(default)]
     pub(crate) commit: String,
+    /// The commit of each kind of program that ran, where that was another: results of several
+    /// packs may come together in one folder.
+    #[serde(default)]
+    pub(crate) commits: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) packed_at: String,
     /// What the pack held, to compare with what ran.
@@ -69,6 +73,7 @@ pub(crate) fn probe(device: Device) -> Probe {
         processor: processor(&cpuinfo),
         processor_count: std::thread::available_parallelism().map_or(0, usize::from),
         commit: String::new(),
+        commits: BTreeMap::new(),
         packed_at: String::new(),
         packed: Packed::default(),
         measured: BTreeMap::new(),

@@ -144,6 +144,9 @@ fn machine(page: &mut Page, probe: &Probe) {
     let processor = format!("{}, {} threads", probe.processor, probe.processor_count);
     rows.push(cell("processor", &processor));
     rows.push(cell("commit", &probe.commit));
+    for (kind, commit) in &probe.commits {
+        rows.push(cell(&format!("commit of what ran as {kind}"), commit));
+    }
     rows.push(cell("built", &probe.packed_at));
     for (fact, value) in &probe.measured {
         rows.push(cell(fact, value));

@@ -1,5 +1,6 @@
 //! Runs a pack, kind by kind, and leaves the results in one folder as they come.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -41,16 +42,7 @@ struct Run {
 pub(crate) fn run(pack: &Path, probe: Probe, out: &Path, only: &[Kind]) -> Result<Totals> {
     let pack = pack.canonicalize().with_context(|| format!("opening {}", pack.display()))?;
     let manifest = Manifest::read(&pack)?;
-    let order = [
-        Kind::Test,
-        Kind::Replay,
-        Kind::Example,
-        Kind::Bench,
-        Kind::Pattern,
-        Kind::Random,
-        Kind::Sanitize,
-    ];
-    let wanted = order.into_iter().filter(|kind| only.is_empty() || only.contains(kind));
+    let wanted = Kind::ALL.into_iter().filter(|kind| only.is_empty() || only.contains(kind));
     let wanted: Vec<Kind> = wanted.collect();
     let stale: Vec<&str> = wanted.iter().flat_map(|kind| files_of(*kind)).copied().collect();
     let results = Results::begin(out, &stale)?;
@@ -76,13 +68,23 @@ fn files_of(kind: Kind) -> &'static [&'static str] {
     }
 }
 
+/// The commits of what ran before and is not run again, where they are not `commit`.
+fn other_commits(earlier: &Probe, wanted: &[Kind], commit: &str) -> BTreeMap<String, String> {
+    let kept = Kind::ALL.iter().filter(|kind| !wanted.contains(kind)).map(|kind| kind.name());
+    let known = |kind: &str| earlier.commits.get(kind).unwrap_or(&earlier.commit).clone();
+    let commits = kept.map(|kind| (kind.to_owned(), known(kind)));
+    commits.filter(|(_, known)| known != commit).collect()
+}
+
 impl Run {
     fn describe(&mut self, wanted: &[Kind]) -> Result<()> {
-        // What tests measured in an earlier part of the same run stays.
-        if !wanted.contains(&Kind::Test)
-            && let Ok(earlier) = self.results.read_json::<Probe>(PROBE)
-        {
-            self.probe.measured = earlier.measured;
+        // What tests measured in an earlier part of the same run stays, and what ran in another
+        // pack's.
+        if let Ok(earlier) = self.results.read_json::<Probe>(PROBE) {
+            self.probe.commits = other_commits(&earlier, wanted, &self.manifest.commit);
+            if !wanted.contains(&Kind::Test) {
+                self.probe.measured = earlier.measured;
+            }
         }
         let count = |kind| self.manifest.of_kind(kind).count();
         self.probe.packed = Packed {

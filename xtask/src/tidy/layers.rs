@@ -38,6 +38,7 @@ const LAYERS: &[Layer] = &[
     ),
     layer("wellspring", 5),
     beside("trace", 1, &[]),
+    beside("trace-fuzz", 2, &["trace"]),
     beside("pytorch-model", 2, &["trace"]),
     beside("replay", 6, &["trace", "allocator", "pytorch-model"]),
     beside("report", 2, &["trace"]),
@@ -172,6 +173,22 @@ mod tests {
     fn a_crate_without_a_layer_is_found() {
         let found = complaints("[package]\nname = \"stranger\"\n");
         assert!(found[0].contains("`stranger` has no layer"), "{found:?}");
+    }
+
+    /// Was: the fuzz targets of a crate were taken for a crate that nobody had thought of.
+    #[test]
+    fn fuzz_targets_name_the_crate_that_they_feed() {
+        let targets = |name: &str| {
+            complaints(&format!(
+                "[package]\nname = \"trace-fuzz\"\n[dependencies]\nlibfuzzer-sys = \"0.4\"\n\
+                 {name} = {{ path = \"..\" }}\n"
+            ))
+        };
+        assert_eq!(targets("trace"), [""; 0]);
+        assert_eq!(
+            targets("streams"),
+            ["5: `trace-fuzz` may not name `streams` in [dependencies]"]
+        );
     }
 
     #[test]

@@ -22,8 +22,9 @@ impl Block {
     /// it is waited for. The program asks for these waits, so gated streams are waited for too.
     ///
     /// # Errors
-    /// As for [`Stream::wait_stream`], also where there is nobody to wait for; a stream that has ended and left no fence can only be
-    /// synchronized. Streams that were waited for before stay waited for.
+    /// As for [`Stream::wait_stream`], also where there is nobody to wait for; a stream that has
+    /// ended and left no fence can only be synchronized. Streams that were waited for before stay
+    /// waited for.
     #[track_caller]
     pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
         check_takes_work(stream)?;

@@ -1,8 +1,9 @@
 //! Whose word a policy takes for what is over: the device's answers, or the program's calls alone.
 //!
 //! What a policy that goes by answers records, waits for and synchronizes with depends on answers
-//! too, so it is made apart ([`StreamOrder::apart`]): it orders, but a policy that goes by the calls
-//! alone sees nothing of it (R9). So whatever an allocator does with a stream goes through here.
+//! too, so it is made apart ([`StreamOrder::apart`]): it orders, but a policy that goes by the
+//! calls alone sees nothing of it (R9). So whatever an allocator does with a stream goes through
+//! here.
 
 use streams::order::Point;
 use streams::{Context, Error, Fence, Stream, StreamOrder};

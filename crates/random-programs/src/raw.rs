@@ -8,6 +8,7 @@ use streams::{DeviceSpan, RawSpan};
 pub(crate) fn uncounted(range: DeviceSpan) -> RawSpan {
     // SAFETY: the ranges are live blocks, whose uses the program tells the allocator in another
     // way, unless it makes a mistake on purpose, and memory of the stand, which is given back when
-    // everything has ended. Memory of the simulated machine is memory of its own: a use too late is found, and touches nothing else.
+    // everything has ended. Memory of the simulated machine is memory of its own: a use too late
+    // is found, and touches nothing else.
     unsafe { RawSpan::from_raw(range.address, range.bytes) }
 }

@@ -1,8 +1,8 @@
 //! Draws a recorded trace: one interactive page, and pictures of memory over time.
 //!
-//! Start with [`Report::of`] or [`Report::of_recording`]. [`Report::html`] is one file that needs no
-//! network: the recorded lives of all blocks, packed, and a program in JavaScript that draws them;
-//! [`Report::svg`] and `Report::png` are its main picture for issues and papers.
+//! Start with [`Report::of`] or [`Report::of_recording`]. [`Report::html`] is one file that needs
+//! no network: the recorded lives of all blocks, packed, and a program in JavaScript that draws
+//! them; [`Report::svg`] and `Report::png` are its main picture for issues and papers.
 //!
 //! `history` turns a snapshot's trace into lives, `recorded` a stream trace, `ranges` into what was
 //! held from the driver; `holes` says how broken up the free part is, `gather` brings these

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 
 use pytorch_model::Settings;
 use serde::{Deserialize, Serialize};
-use trace::BlockNumber;
+use trace::{BlockNumber, Operation};
 
 use super::case::Case;
 use super::serve::{Assumed, Served, serve};
@@ -146,8 +146,12 @@ pub(super) struct Setting {
 }
 
 fn event_of_block(case: &Case, block: BlockNumber) -> Option<u64> {
-    let is_its = |operation: &trace::Operation| matches!(operation, trace::Operation::Allocate { block: it, .. } if *it == block);
-    case.operations.list.iter().position(is_its).map(|operation| case.event_of(operation))
+    let asked = case.operations.list.iter().position(|operation| allocates(operation, block));
+    asked.map(|operation| case.event_of(operation))
+}
+
+fn allocates(operation: &Operation, wanted: BlockNumber) -> bool {
+    matches!(operation, Operation::Allocate { block, .. } if *block == wanted)
 }
 
 /// `part` by `whole`, to about nine digits.

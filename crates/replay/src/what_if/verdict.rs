@@ -76,7 +76,8 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
     let ours = ours.map_or_else(String::new, |row| format!("; Wellspring ({}) does", row.setting));
     let more = if answer.searched.is_none() { "; --search tries combinations" } else { "" };
     format!(
-        "nothing fits: none of {} gets through {capacity}, though live bytes need {}{ours}{more}; {}",
+        "nothing fits: none of {} gets through {capacity}, though live bytes need \
+         {}{ours}{more}; {}",
         counted(tried, "setting"),
         size(answer.live_peak_bytes),
         held_by(answer)

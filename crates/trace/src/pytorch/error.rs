@@ -191,6 +191,15 @@ pub enum ReadError {
         /// The most that is believed.
         limit: u64,
     },
+    /// What is wrong with a value, and where in the file the dictionary that holds it is made;
+    /// only a file that can be read a second time tells that.
+    #[error("{fault} (its dict is at byte {offset})")]
+    InDict {
+        /// What is wrong: one of the errors that have a [`ReadError::place`].
+        fault: Box<ReadError>,
+        /// Where the opcode that makes the dictionary stands.
+        offset: u64,
+    },
     /// No device has a single trace entry.
     #[error(
         "no trace recorded: `device_traces` is empty, for all devices\n\
@@ -213,4 +222,35 @@ pub enum ReadError {
         /// The first device that has a history.
         other: usize,
     },
+}
+
+impl ReadError {
+    /// Where in the snapshot a value is missing or wrong, if that is what is wrong.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::MissingKey { place, .. }
+            | Self::WrongType { place, .. }
+            | Self::Negative { place, .. }
+            | Self::Absurd { place, .. } => Some(*place),
+            Self::InDict { fault, .. } => fault.place(),
+            Self::NotFound
+            | Self::Folder
+            | Self::Io { .. }
+            | Self::Empty
+            | Self::Truncated { .. }
+            | Self::Foreign { .. }
+            | Self::Damaged { .. }
+            | Self::RefusedOpcode { .. }
+            | Self::UnknownOpcode { .. }
+            | Self::Malformed { .. }
+            | Self::TooLong { .. }
+            | Self::TooMuchMemory { .. }
+            | Self::Unfolds { .. }
+            | Self::NotASnapshot { .. }
+            | Self::NoHistory
+            | Self::NoSuchDevice { .. }
+            | Self::NoHistoryOnDevice { .. } => None,
+        }
+    }
 }

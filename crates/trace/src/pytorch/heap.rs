@@ -171,6 +171,11 @@ impl Heap {
         self.number(self.dicts.len()).ok().map(Value::Dict)
     }
 
+    /// How many dictionaries there are.
+    pub(super) const fn dict_count(&self) -> usize {
+        self.dicts.len()
+    }
+
     /// A dictionary that is a whole trace entry.
     #[inline]
     pub(super) fn add_entry(&mut self, entry: RawEntry) -> Result<(), ReadError> {

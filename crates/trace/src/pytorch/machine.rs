@@ -2,7 +2,7 @@
 
 use super::entry_run::EntryRun;
 use super::error::ReadError;
-use super::heap::{Heap, Value};
+use super::heap::{Heap, Value, index};
 use super::opcode::allowed as op;
 use super::opcode::refused_name;
 use super::packed::Packed;
@@ -45,6 +45,25 @@ impl<'a> Machine<'a> {
                 return self.stop();
             }
             self.step(code)?;
+        }
+    }
+
+    /// Runs until the dictionary numbered `dict` is made, and says where the opcode that makes it
+    /// stands. Numbers are given in the order of the bytes, so another run over the same bytes
+    /// gives the same ones.
+    pub(super) fn offset_of_dict(mut self, dict: u32) -> Option<u64> {
+        self.window.check_pickle_start().ok()?;
+        loop {
+            let offset = self.window.offset();
+            self.heap.budget.offset = offset;
+            let code = self.window.byte().ok()?;
+            if code == op::STOP {
+                return None;
+            }
+            self.step(code).ok()?;
+            if index(dict) < self.heap.dict_count() {
+                return Some(offset);
+            }
         }
     }
 

@@ -35,7 +35,9 @@ use std::path::Path;
 
 pub use entry::{Action, Entry};
 pub use error::{Place, ReadError};
+use extract::Fault;
 pub(crate) use input::Input;
+use machine::Machine;
 pub use snapshot::{
     AllocatorSettings, Annotation, Block, BlockState, DeviceTrace, HostSegment, Segment,
     SegmentKind, Snapshot, Stage, StreamHandle,
@@ -67,14 +69,27 @@ impl Default for ReadOptions {
 /// Reads the snapshot in the file at `path`.
 ///
 /// # Errors
-/// Whatever keeps the file from being a snapshot; see [`ReadError`].
+/// Whatever keeps the file from being a snapshot; see [`ReadError`]. If a value is missing or
+/// wrong, the file is read once more to find where its dictionary is.
 pub fn read_file(
     path: &Path,
     options: &ReadOptions,
     progress: Option<Progress<'_>>,
 ) -> Result<Snapshot, ReadError> {
     let (file, total_bytes) = open_file(path)?;
-    read(file, total_bytes, options, progress)
+    let Fault { error, dict } = match judged(file, total_bytes, options, progress)? {
+        Ok(snapshot) => return Ok(snapshot),
+        Err(fault) => fault,
+    };
+    // What cannot be read a second time, such as a pipe, does not tell where it was.
+    let offset = dict.filter(|_| path.is_file()).and_then(|dict| {
+        let (file, total_bytes) = open_file(path).ok()?;
+        machine(file, total_bytes, options, None).ok()?.offset_of_dict(dict)
+    });
+    Err(match offset {
+        Some(offset) => ReadError::InDict { fault: Box::new(error), offset },
+        None => error,
+    })
 }
 
 /// Opens a file, or the one file in a zip archive, and says how many bytes it has.
@@ -107,15 +122,34 @@ pub(crate) fn open_file(path: &Path) -> Result<(Box<dyn Read>, u64), ReadError> 
 /// Reads a snapshot from `reader`, which holds `total_bytes` (0 if not known).
 ///
 /// # Errors
-/// As [`read_file`].
+/// As [`read_file`], but for [`ReadError::InDict`], which takes a second reading.
 pub fn read<'a, R: Read + 'a>(
     reader: R,
     total_bytes: u64,
     options: &ReadOptions,
     progress: Option<Progress<'a>>,
 ) -> Result<Snapshot, ReadError> {
+    judged(reader, total_bytes, options, progress)?.map_err(|fault| fault.error)
+}
+
+/// Runs the pickle, and judges its values.
+fn judged<'a, R: Read + 'a>(
+    reader: R,
+    total_bytes: u64,
+    options: &ReadOptions,
+    progress: Option<Progress<'a>>,
+) -> Result<Result<Snapshot, Fault>, ReadError> {
+    let outcome = machine(reader, total_bytes, options, progress)?.run()?;
+    Ok(extract::snapshot(outcome))
+}
+
+fn machine<'a, R: Read + 'a>(
+    reader: R,
+    total_bytes: u64,
+    options: &ReadOptions,
+    progress: Option<Progress<'a>>,
+) -> Result<Machine<'a>, ReadError> {
     let input = Input::open(reader, total_bytes, progress)?;
     let window = window::Window::new(input, options.decompressed_bytes_max);
-    let outcome = machine::Machine::new(window, heap::Heap::new(options.memory_bytes_max)).run()?;
-    extract::snapshot(outcome)
+    Ok(Machine::new(window, heap::Heap::new(options.memory_bytes_max)))
 }

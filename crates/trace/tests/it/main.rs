@@ -10,6 +10,7 @@ mod compression;
 mod contents;
 mod generated;
 mod hostile;
+mod offsets;
 mod operations;
 mod pickle;
 mod random;

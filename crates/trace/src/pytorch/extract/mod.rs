@@ -9,6 +9,7 @@
 )]
 
 mod judge;
+mod locate;
 mod rest;
 mod segments;
 mod traces;
@@ -23,17 +24,31 @@ use super::snapshot::Snapshot;
 use super::window::to_u64;
 use super::word::Word;
 
+/// What is wrong with the values of a pickle.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) error: ReadError,
+    /// The dictionary at fault, or the nearest around what is no dictionary, by its number.
+    pub(super) dict: Option<u32>,
+}
+
 /// Judges the outcome of the pickle machine.
-pub(super) fn snapshot(outcome: Outcome) -> Result<Snapshot, ReadError> {
+pub(super) fn snapshot(outcome: Outcome) -> Result<Snapshot, Fault> {
     let Outcome { heap, top, pickle_bytes } = outcome;
     let mut extractor =
         Extractor { heap, visited: 0, limit: pickle_bytes, words: Words::default() };
-    let mut snapshot = match top {
-        Value::Dict(top) => extractor.top(top)?,
+    let judged = match top {
+        Value::Dict(top) => extractor.top(top),
         // What `torch.cuda.memory_snapshot()` gives: the segments alone.
-        Value::List(_) => Snapshot { segments: extractor.segments(top)?, ..Snapshot::default() },
-        _ => return Err(ReadError::NotASnapshot { found: judge::describe(top) }),
+        Value::List(_) => {
+            extractor.segments(top).map(|segments| Snapshot { segments, ..Snapshot::default() })
+        }
+        _ => Err(ReadError::NotASnapshot { found: judge::describe(top) }),
     };
+    let mut snapshot = judged.map_err(|error| {
+        let dict = error.place().and_then(|place| extractor.dict_at(top, place));
+        Fault { error, dict }
+    })?;
     extractor.words.build_into(&mut snapshot);
     Ok(snapshot)
 }

@@ -33,8 +33,10 @@ const GOAL: f64 = 0.8;
 /// The same where threads take turns on a processor, each of which begins with cold caches.
 const GOAL_OF_A_CROWD: f64 = 0.5;
 
-/// The way that is ours.
+/// The way that is ours, with numbers.
 const OURS: &str = "wellspring";
+/// The same with handles instead of numbers.
+const OURS_BY_HANDLE: &str = "wellspring_block";
 
 /// Something that serves pairs to one thread.
 type Pairs<'a> = Box<dyn FnMut(u64) + Send + 'a>;
@@ -146,6 +148,17 @@ fn ours<'a>(allocator: &'a Allocator, stream: &'a Stream) -> Pairs<'a> {
     })
 }
 
+/// The same with handles that free their block when they are dropped, and keep the allocator.
+fn ours_by_handle<'a>(allocator: &'a Allocator, stream: &'a Stream) -> Pairs<'a> {
+    Box::new(move |count| {
+        for _ in 0..count / 3 {
+            for bytes in SIZES {
+                drop(black_box(allocator.allocate(stream, black_box(bytes)).unwrap()));
+            }
+        }
+    })
+}
+
 /// The same under one lock over the whole structure.
 fn locked<'a>(allocator: &'a Mutex<&'a Allocator>, stream: &'a Stream) -> Pairs<'a> {
     Box::new(move |count| {
@@ -227,7 +240,7 @@ fn print(program: &str, rows: &[Row]) {
         let one = rows.iter().find(|one| one.way == *way && one.threads == 1).unwrap();
         let of_one = row.share() / one.share();
         let processor_of_one = one.processor_nanoseconds / processor_nanoseconds;
-        let verdict = if *way == OURS {
+        let verdict = if [OURS, OURS_BY_HANDLE].contains(way) {
             let goal = if *threads <= processors() { GOAL } else { GOAL_OF_A_CROWD };
             format!(" goal={goal:.2} kept={}", goal <= of_one.max(processor_of_one))
         } else {
@@ -271,18 +284,21 @@ pub(crate) fn own_streams(extent: Extent) {
     let mut made = 0;
     for threads in thread_counts(extent) {
         let streams = &place.streams[..threads];
-        let mut turns = [const { Vec::new() }; 4];
+        let mut turns = [const { Vec::new() }; 5];
         for _ in 0..extent.rounds {
             let plain = turn(extent, streams.iter().map(|s| ours(&place.allocator, s)).collect());
+            let handles = streams.iter().map(|s| ours_by_handle(&place.allocator, s));
+            let by_handle = turn(extent, handles.collect());
             let under_lock = turn(extent, streams.iter().map(|s| locked(&lock, s)).collect());
             let mimalloc = turn(extent, streams.iter().map(|_| general(&MiMalloc)).collect());
             let system = turn(extent, streams.iter().map(|_| general(&System)).collect());
             // Each thread has made one batch before its turn began.
-            made += plain.pairs + under_lock.pairs + 2 * BATCH * u64::try_from(threads).unwrap();
-            let round = [plain, under_lock, mimalloc, system];
+            made += plain.pairs + by_handle.pairs + under_lock.pairs;
+            made += 3 * BATCH * u64::try_from(threads).unwrap();
+            let round = [plain, by_handle, under_lock, mimalloc, system];
             turns.iter_mut().zip(round).for_each(|(turns, turn)| turns.push(turn));
         }
-        let ways = [OURS, "one_mutex", "mimalloc", "system"];
+        let ways = [OURS, OURS_BY_HANDLE, "one_mutex", "mimalloc", "system"];
         rows.extend(ways.into_iter().zip(&turns).map(|(way, turns)| Row::of(way, threads, turns)));
     }
     assert_eq!(machine.call_count(), calls, "a cached pair reached the driver");

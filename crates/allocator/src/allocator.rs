@@ -15,6 +15,7 @@ use crate::error::{AllocError, FreeError};
 use crate::family::Family;
 use crate::grow::GrowthError;
 use crate::handle::{Block, RawBlock};
+use crate::keeper::Keepers;
 use crate::make::{Means, best_source};
 use crate::observe::Watch;
 use crate::pace::Pace;
@@ -39,6 +40,8 @@ use crate::wait::Need;
 #[derive(Clone)]
 pub struct Allocator {
     pub(crate) inner: Arc<Inner>,
+    /// What the blocks count as holders of.
+    pub(crate) keepers: Arc<Keepers>,
 }
 
 /// What clones and blocks share.
@@ -109,7 +112,12 @@ impl Allocator {
             Means { context: context.clone(), source, total, watch, family: Arc::new(family) };
         let inner = Arc::new(Inner::new(means, config, true));
         inner.family.set_first(&inner);
-        Ok(Self { inner })
+        Ok(Self::of(inner))
+    }
+
+    /// A handle beside those there are.
+    pub(crate) fn of(inner: Arc<Inner>) -> Self {
+        Self { inner, keepers: Arc::new(Keepers::new()) }
     }
 
     /// Gives `bytes` of device memory, ready for the next operation submitted to `stream`.
@@ -122,14 +130,14 @@ impl Allocator {
     #[inline]
     #[track_caller]
     pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Block, AllocError> {
-        if bytes == 0 {
-            return Ok(Block::empty(Arc::clone(&self.inner)));
-        }
         // Counted first: a read-modify-write waits for the stores before it, and here are none.
-        let inner = Arc::clone(&self.inner);
+        let keeper = self.keepers.keep(&self.inner, place(stream.order().slot()));
+        if bytes == 0 {
+            return Ok(Block::empty(keeper));
+        }
         let (owner, taken) = self.inner.allocate(stream.order(), bytes, false)?;
         let key = BlockKey { owner, name: taken.name };
-        Ok(Block::new(inner, key, taken, bytes))
+        Ok(Block::new(keeper, key, taken, bytes))
     }
 
     /// As [`Allocator::allocate`], for callers that keep numbers instead of a [`Block`]: a C
@@ -169,7 +177,7 @@ impl Allocator {
     /// The raw parts name no allocated block of this allocator: it was taken back or freed
     /// before, or belongs to another one.
     pub fn from_raw(&self, raw: RawBlock) -> Result<Block, FreeError> {
-        Block::from_raw(&self.inner, raw)
+        Block::from_raw(self, raw)
     }
 
     /// The context whose memory this is.

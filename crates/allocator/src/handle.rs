@@ -12,13 +12,13 @@ use streams::observe::Place;
 use streams::order::Point;
 use streams::{Context, Stream};
 
-use crate::allocator::Inner;
+use crate::allocator::{Allocator, Inner};
 use crate::block::{BlockName, BlockRecord, UseRecord};
 use crate::error::{AllocError, FreeError};
+use crate::keeper::Keeper;
 use crate::observe::{UseKind, What};
 use crate::release::BlockKey;
 use crate::reuse::Taken;
-use crate::sync::Arc;
 use crate::uses::{Named, sharpen};
 
 /// A range of device memory that belongs to its holder until it is dropped.
@@ -28,7 +28,7 @@ use crate::uses::{Named, sharpen};
 /// [`Block::record_use`]; without that, the block may be reused while they still run.
 #[must_use = "a block that is not kept is freed at once"]
 pub struct Block {
-    inner: Arc<Inner>,
+    keeper: Keeper,
     /// `None` for a block of zero bytes.
     key: Option<BlockKey>,
     address: u64,
@@ -78,12 +78,12 @@ impl RawBlock {
 
 impl Block {
     #[inline]
-    pub(crate) fn new(inner: Arc<Inner>, key: BlockKey, taken: Taken, requested: u64) -> Self {
-        Self { inner, key: Some(key), address: taken.address, size: taken.size, requested }
+    pub(crate) fn new(keeper: Keeper, key: BlockKey, taken: Taken, requested: u64) -> Self {
+        Self { keeper, key: Some(key), address: taken.address, size: taken.size, requested }
     }
 
-    pub(crate) fn empty(inner: Arc<Inner>) -> Self {
-        Self { inner, key: None, address: 0, size: 0, requested: 0 }
+    pub(crate) fn empty(keeper: Keeper) -> Self {
+        Self { keeper, key: None, address: 0, size: 0, requested: 0 }
     }
 
     /// The device address; 0 for a block of zero bytes.
@@ -100,8 +100,9 @@ impl Block {
         self.size
     }
 
+    #[inline]
     pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
+        &self.keeper.inner
     }
 
     /// Its name; `None` for a block of zero bytes.
@@ -111,7 +112,7 @@ impl Block {
 
     /// The context whose memory this is.
     pub(crate) fn context(&self) -> &Context {
-        &self.inner.context
+        &self.inner().context
     }
 
     /// The bytes that were asked for.
@@ -124,15 +125,16 @@ impl Block {
     /// stream at the time of the free is done. As in PyTorch, the call may come before the use,
     /// and a call for the home stream changes nothing. No driver call. A block that a stream of
     /// another driver used is never reused.
+    #[inline]
     #[track_caller]
     pub fn record_stream(&self, stream: &Stream) {
         if let Some(key) = self.key
-            && let Some(shard) = self.inner.shards.get(key.owner)
+            && let Some(shard) = self.inner().shards.get(key.owner)
         {
             let (block, address, place) = (key.name.index(), self.address, Location::caller());
             let named = Named { block, address, place };
             // The handle is there, so the block is.
-            self.inner.note_whole(shard, named, stream.order(), |_| true);
+            self.inner().note_whole(shard, named, stream.order(), |_| true);
         }
     }
 
@@ -193,29 +195,29 @@ impl Block {
         }
         check_takes_work(stream)?;
         let Some((key, shard)) =
-            self.key.and_then(|key| Some((key, self.inner.shards.get(key.owner)?)))
+            self.key.and_then(|key| Some((key, self.inner().shards.get(key.owner)?)))
         else {
             return Ok(());
         };
-        self.inner.meet(order);
+        self.inner().meet(order);
         let home = shard.with(|state| {
             let home = state.arena.at_mut(key.name.index()).home;
             // The home may be a stream that has ended, and this the next one in its slot.
             if home == state.slot && home == order.slot() && state.stream_id != order.id() {
-                self.inner.adopt(state, order);
+                self.inner().adopt(state, order);
             }
             home
         });
         if home == order.slot() {
             return Ok(());
         }
-        let known = self.inner.order_of(home);
+        let known = self.inner().order_of(home);
         let old = known.ok_or(AllocError::ForeignStream { stream_id: order.id() })?;
-        let point = self.inner.view.home_position(&old);
+        let point = self.inner().view.home_position(&old);
         // What the device was seen to have done is no reason to leave out a wait that later
         // decisions rest on (R9).
         let is_settled = order.knows_settled(old.settled_position());
-        if !is_settled || !self.inner.view.knows(order, point) {
+        if !is_settled || !self.inner().view.knows(order, point) {
             wait_for(stream, &old, point)?;
         }
         shard.with(|state| state.arena.at_mut(key.name.index()).home = order.slot());
@@ -223,7 +225,7 @@ impl Block {
         // the new home comes after it: the free asks what is known.
         self.with_use(&old, |used| sharpen(used, point));
         let (place, address, stream) = (Location::caller(), self.address, order.id());
-        self.inner.tell(Some(place), || What::Moved { address, stream });
+        self.inner().tell(Some(place), || What::Moved { address, stream });
         Ok(())
     }
 
@@ -234,9 +236,9 @@ impl Block {
         self.with_record(self.key, |record| record.hold_count += 1);
         if self.key.is_some() {
             let (place, address) = (Location::caller(), self.address);
-            self.inner.tell(Some(place), || What::Held { address });
+            self.inner().tell(Some(place), || What::Held { address });
         }
-        Hold { inner: Arc::clone(&self.inner), key: self.key }
+        Hold { keeper: Keeper::clone(&self.keeper), key: self.key }
     }
 
     /// Frees the block, as a drop does, and says what went wrong.
@@ -246,7 +248,7 @@ impl Block {
     #[track_caller]
     pub fn free(mut self) -> Result<(), FreeError> {
         match self.key.take() {
-            Some(key) => self.inner.free(key, self.address, Some(Location::caller())),
+            Some(key) => self.inner().free(key, self.address, Some(Location::caller())),
             None => Ok(()),
         }
     }
@@ -257,14 +259,16 @@ impl Block {
     pub fn into_raw(mut self) -> RawBlock {
         let key = self.key.take();
         self.with_record(key, |record| record.is_raw = true);
-        let token = key.map_or(RawBlock::EMPTY, |key| RawBlock::token(self.inner.identity(), key));
+        let token =
+            key.map_or(RawBlock::EMPTY, |key| RawBlock::token(self.inner().identity(), key));
         RawBlock { address: self.address, size: self.size, token }
     }
 
-    pub(crate) fn from_raw(inner: &Arc<Inner>, raw: RawBlock) -> Result<Self, FreeError> {
+    pub(crate) fn from_raw(allocator: &Allocator, raw: RawBlock) -> Result<Self, FreeError> {
+        let Allocator { inner, keepers } = allocator;
         let address = raw.address;
         if raw.is_empty() {
-            return Ok(Self::empty(Arc::clone(inner)));
+            return Ok(Self::empty(keepers.keep(inner, 0)));
         }
         let (slot, name) = raw.names(inner.identity())?;
         let missing = FreeError::NotAllocated { address };
@@ -279,25 +283,26 @@ impl Block {
         });
         let (owner, size, requested) = found.ok_or(missing)?;
         let key = Some(BlockKey { owner, name });
-        Ok(Self { inner: Arc::clone(inner), key, address, size, requested })
+        let keeper = keepers.keep(inner, slot);
+        Ok(Self { keeper, key, address, size, requested })
     }
 
     pub(crate) fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
         let Some(key) = self.key else { return };
-        let Some(shard) = self.inner.shards.get(key.owner) else { return };
-        shard.with_uses(|state| self.inner.note_use(state, key.name.index(), order, change));
+        let Some(shard) = self.inner().shards.get(key.owner) else { return };
+        shard.with_uses(|state| self.inner().note_use(state, key.name.index(), order, change));
     }
 
     pub(crate) fn tell_use(&self, order: &StreamOrder, kind: UseKind, place: Place) {
         if self.key.is_some() {
             let (address, stream) = (self.address, order.id());
-            self.inner.tell(Some(place), || What::Used { address, stream, kind });
+            self.inner().tell(Some(place), || What::Used { address, stream, kind });
         }
     }
 
     fn with_record(&self, key: Option<BlockKey>, change: impl FnOnce(&mut BlockRecord)) {
         let Some(key) = key else { return };
-        if let Some(shard) = self.inner.shards.get(key.owner) {
+        if let Some(shard) = self.inner().shards.get(key.owner) {
             shard.with(|state| change(state.arena.at_mut(key.name.index())));
         }
     }
@@ -326,9 +331,9 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         if let Some(key) = self.key
-            && self.inner.free(key, self.address, None).is_err()
+            && self.inner().free(key, self.address, None).is_err()
         {
-            self.inner.count_drop_error();
+            self.inner().count_drop_error();
         }
     }
 }
@@ -397,14 +402,14 @@ impl OpenUse<'_> {
 /// Keeps a block from being reused until it is dropped (R1).
 #[derive(Debug)]
 pub struct Hold {
-    inner: Arc<Inner>,
+    keeper: Keeper,
     key: Option<BlockKey>,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.inner.end_hold(key);
+            self.keeper.inner.end_hold(key);
         }
     }
 }

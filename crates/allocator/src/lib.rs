@@ -40,6 +40,7 @@ mod device_bytes;
 mod error;
 mod figures;
 mod handle;
+mod keeper;
 pub mod observe;
 mod snapshot;
 mod snapshot_check;

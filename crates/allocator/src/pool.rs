@@ -54,7 +54,7 @@ impl Allocator {
         let parent = &self.inner;
         let inner = Arc::new(parent.sibling(config));
         parent.family.add(&inner);
-        Pool { allocator: Self { inner } }
+        Pool { allocator: Self::of(inner) }
     }
 
     /// The private pools that are left: those that somebody has, and those that go once their
@@ -62,7 +62,7 @@ impl Allocator {
     #[must_use]
     pub fn pools(&self) -> Vec<Pool> {
         let private = self.inner.family.private().into_iter();
-        private.map(|inner| Pool { allocator: Self { inner } }).collect()
+        private.map(|inner| Pool { allocator: Self::of(inner) }).collect()
     }
 
     /// Bytes of device memory held by this allocator and all its pools together.
@@ -110,9 +110,11 @@ impl AsRef<Self> for Allocator {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let inner = &self.allocator.inner;
-        // Only this handle and the family are left: no block, and no other handle.
-        if Arc::strong_count(inner) <= 2 {
+        let Allocator { inner, keepers } = &self.allocator;
+        let is_only_clone = Arc::strong_count(keepers) == 1;
+        let keepers = keepers.unshared_count().filter(|_| is_only_clone);
+        // Only this handle, its keepers and the family are left: no block, and no other handle.
+        if keepers.is_some_and(|count| Arc::strong_count(inner) <= 2 + count) {
             inner.leave();
         }
     }

@@ -237,7 +237,7 @@ fn of_trace(
             history.unmatched_count
         ));
     }
-    let changes = changes(trace.entries(), &history);
+    let changes = changes(trace, &history);
     (trace.device(), history, changes)
 }
 
@@ -290,11 +290,11 @@ fn of_segments(
 }
 
 /// The changes of what is held, each with the moment after it.
-fn changes(entries: &[Entry], history: &History) -> Vec<Change> {
+fn changes(trace: &DeviceTrace<'_>, history: &History) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut index = 0;
     for (event, at) in history.events.iter().zip(1_usize..) {
-        let Some(entry) = entries.get(index) else { break };
+        let Some(entry) = trace.entries().get(index) else { break };
         index += event.kind.entry_count();
         let (is_gain, is_expandable) = match entry.action {
             Action::SegmentAlloc => (true, false),
@@ -310,13 +310,13 @@ fn changes(entries: &[Entry], history: &History) -> Vec<Change> {
             | Action::Annotate
             | Action::Other(_) => continue,
         };
-        let Entry { address, bytes, stream, pool, .. } = *entry;
+        let Entry { address, bytes, stream, .. } = *entry;
         changes.push(Change {
             moment: moment(at),
             address,
             bytes,
             stream,
-            pool: pool.unwrap_or((0, 0)),
+            pool: trace.pool_id(entry).unwrap_or((0, 0)),
             is_gain,
             is_expandable,
         });

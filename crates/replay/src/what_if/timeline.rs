@@ -77,7 +77,7 @@ impl Timeline {
                     let holds =
                         |(start, held): &(&u64, &Held)| entry.address - **start < held.bytes;
                     let of_segment = below.filter(holds).map(|(_, held)| held.pool);
-                    let pool = pool_of(entry).or(of_segment).unwrap_or(PoolId::DEFAULT);
+                    let pool = pool_of(trace, entry).or(of_segment).unwrap_or(PoolId::DEFAULT);
                     if pool != PoolId::DEFAULT {
                         self.pools.insert(index, pool);
                     }
@@ -86,11 +86,11 @@ impl Timeline {
                     segments.remove(&entry.address);
                 }
                 Action::SegmentMap => ranges::remove(&mut segments, entry.address, entry.bytes),
-                Action::SegmentUnmap => ranges::insert(&mut segments, entry, pool_of(entry)),
+                Action::SegmentUnmap => ranges::insert(&mut segments, entry, pool_of(trace, entry)),
                 Action::SegmentFree => {
                     let (bytes, stream) = (entry.bytes, entry.stream.0);
                     let is_small = bytes <= SMALL_SEGMENT_BYTES;
-                    let pool = pool_of(entry).unwrap_or(PoolId::DEFAULT);
+                    let pool = pool_of(trace, entry).unwrap_or(PoolId::DEFAULT);
                     let held = Held { bytes, stream, pool, is_small, is_expandable: false };
                     segments.insert(entry.address, held);
                 }
@@ -118,7 +118,7 @@ impl Timeline {
                 Action::SegmentFree | Action::SegmentUnmap => {
                     let release = Release { entry: index, ended: Vec::new() };
                     let run = run.get_or_insert(Run { release, level: before });
-                    let private = pool_of(entry).filter(|pool| *pool != PoolId::DEFAULT);
+                    let private = pool_of(trace, entry).filter(|pool| *pool != PoolId::DEFAULT);
                     run.release.ended.extend(private);
                 }
                 Action::SegmentAlloc | Action::SegmentMap => {
@@ -159,8 +159,8 @@ struct Run {
     level: i128,
 }
 
-fn pool_of(entry: &Entry) -> Option<PoolId> {
-    entry.pool.map(|(first, second)| PoolId(first, second))
+fn pool_of(trace: &DeviceTrace<'_>, entry: &Entry) -> Option<PoolId> {
+    trace.pool_id(entry).map(|(first, second)| PoolId(first, second))
 }
 
 fn change(entry: &Entry) -> i128 {

@@ -128,7 +128,8 @@ impl<W: Write> Maker<'_, W> {
 
     fn take(&mut self, entry: &Entry, next: Option<&Entry>) -> io::Result<()> {
         let place = self.place(entry.stack)?;
-        self.counts.pools += usize::from(entry.pool.is_some_and(|pool| pool != (0, 0)));
+        let pool = entry.pool.map(|pool| self.snapshot.pools.get(pool));
+        self.counts.pools += usize::from(pool.is_some_and(|pool| pool != (0, 0)));
         self.counts.notes += usize::from(entry.metadata.is_some());
         match entry.action {
             Action::Alloc => self.allocate(entry.address, entry.bytes, entry.stream, place),

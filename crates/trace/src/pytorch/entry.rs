@@ -1,5 +1,6 @@
 //! One line of a trace, and what it can record.
 
+use super::pools::PoolNumber;
 #[cfg(doc)]
 use super::snapshot::Snapshot;
 use super::snapshot::StreamHandle;
@@ -22,8 +23,8 @@ pub struct Entry {
     pub time_us: i64,
     /// Where in the program, if that was recorded.
     pub stack: Option<StackId>,
-    /// The pool (`pool_id`), where the file says; (0, 0) is the default pool.
-    pub pool: Option<(u64, u64)>,
+    /// The pool (`pool_id`), where the file says; [`Snapshot::pools`] has its id.
+    pub pool: Option<PoolNumber>,
     /// What the program told PyTorch to note here (`user_metadata`), unless empty.
     pub metadata: Option<TextId>,
     /// What was being compiled (`compile_context`), if anything was.

@@ -42,10 +42,10 @@ impl EntryRun<'_, '_> {
             };
             let key = self.memo.get(key)?.word()?;
             let value = self.value()?;
-            entry.set(key, value, self.heap.tuples());
+            entry.set(key, value);
         }
         // A dictionary without an action is no entry.
-        if entry.action == RawAction::Missing {
+        if entry.action() == RawAction::Missing {
             return None;
         }
         self.heap.add_entry(entry).ok()?;

@@ -199,12 +199,12 @@ impl Heap {
         let pairs_number = match self.dict(dict) {
             Dict::Entry(entry) => {
                 let entry = self.entries.get_mut(index(entry)).expect("made with its dictionary");
-                entry.set_all(couples, &self.tuples);
+                entry.set_all(couples);
                 return Ok(());
             }
             Dict::Empty if couples.iter().any(|[key, _]| *key == Value::Word(Word::Action)) => {
                 let mut entry = RawEntry::EMPTY;
-                entry.set_all(couples, &self.tuples);
+                entry.set_all(couples);
                 return self.become_entry(dict, entry);
             }
             Dict::Empty => {

@@ -21,6 +21,7 @@ mod machine;
 mod opcode;
 mod packed;
 mod pickler;
+mod pools;
 mod raw_entry;
 mod snapshot;
 mod stacks;
@@ -38,6 +39,7 @@ pub use error::{Place, ReadError};
 use extract::Fault;
 pub(crate) use input::Input;
 use machine::Machine;
+pub use pools::{PoolNumber, Pools};
 pub use snapshot::{
     AllocatorSettings, Annotation, Block, BlockState, DeviceTrace, HostSegment, Segment,
     SegmentKind, Snapshot, Stage, StreamHandle,

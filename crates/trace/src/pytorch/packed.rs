@@ -51,6 +51,12 @@ impl Packed {
         }
     }
 
+    /// Packs a tuple; nothing comes of other values.
+    #[inline]
+    pub(super) fn of_tuple(value: Value) -> Self {
+        if matches!(value, Value::Tuple(_)) { Self::of(value) } else { Self::NOTHING }
+    }
+
     #[inline]
     pub(super) const fn dict(self) -> Option<u32> {
         if self.tag() == DICT { Some(self.number()) } else { None }
@@ -59,6 +65,11 @@ impl Packed {
     #[inline]
     pub(super) const fn list(self) -> Option<u32> {
         if self.tag() == LIST { Some(self.number()) } else { None }
+    }
+
+    #[inline]
+    pub(super) const fn tuple(self) -> Option<u32> {
+        if self.tag() == TUPLE { Some(self.number()) } else { None }
     }
 
     #[inline]

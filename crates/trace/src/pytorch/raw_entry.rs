@@ -1,7 +1,7 @@
 //! A trace entry as its dictionary gave it, before anything is judged.
 
 use super::entry::Action;
-use super::heap::{Tuples, Value};
+use super::heap::Value;
 use super::packed::Packed;
 use super::word::Word;
 
@@ -13,18 +13,19 @@ pub(super) struct RawEntry {
     pub(super) size: i64,
     pub(super) stream: i64,
     pub(super) time_us: i64,
-    pub(super) action: RawAction,
+    /// Its `action`, if that is a text that was kept.
+    action: Packed,
     /// Its `frames`, if they are a list.
     pub(super) frames: Packed,
     /// Its `user_metadata`, if that is a text.
     pub(super) metadata: Packed,
     /// Its `compile_context`, if that is a text.
     pub(super) compile_context: Packed,
-    /// Both halves of its `pool_id`.
-    pool: (u64, u64),
-    /// Numbers that were given, by [`Field::bit`].
+    /// Its `pool_id`, if that is a tuple.
+    pub(super) pool: Packed,
+    /// What was given, by [`Field::bit`] and [`ACTION_BIT`].
     given: u8,
-    /// Numbers whose value is no 64-bit integer.
+    /// Numbers whose value is no 64-bit integer, and an action that is no text.
     odd: u8,
 }
 
@@ -47,8 +48,8 @@ pub(super) enum Field {
     TimeUs,
 }
 
-/// Beside the bits of [`Field`]: a pool was given.
-const POOL_BIT: u8 = 16;
+/// Beside the bits of [`Field`]: the action.
+const ACTION_BIT: u8 = 16;
 
 impl Field {
     const fn bit(self) -> u8 {
@@ -84,9 +85,9 @@ impl RawEntry {
         size: 0,
         stream: 0,
         time_us: 0,
-        action: RawAction::Missing,
+        action: Packed::NOTHING,
         frames: Packed::NOTHING,
-        pool: (0, 0),
+        pool: Packed::NOTHING,
         metadata: Packed::NOTHING,
         compile_context: Packed::NOTHING,
         given: 0,
@@ -94,57 +95,64 @@ impl RawEntry {
     };
 
     /// The entry that these pairs describe; later pairs win.
-    pub(super) fn from_pairs(pairs: &[(Value, Value)], tuples: &Tuples) -> Self {
+    pub(super) fn from_pairs(pairs: &[(Value, Value)]) -> Self {
         let mut entry = Self::EMPTY;
         for &(key, value) in pairs {
             if let Value::Word(key) = key {
-                entry.set(key, value, tuples);
+                entry.set(key, value);
             }
         }
         entry
     }
 
     /// Sets what the keys and values of these couples say; later ones win.
-    pub(super) fn set_all(&mut self, couples: &[[Value; 2]], tuples: &Tuples) {
+    pub(super) fn set_all(&mut self, couples: &[[Value; 2]]) {
         for &[key, value] in couples {
             if let Value::Word(key) = key {
-                self.set(key, value, tuples);
+                self.set(key, value);
             }
         }
     }
 
     #[inline(always)]
     #[expect(clippy::wildcard_enum_match_arm, reason = "other keys do not matter here")]
-    pub(super) fn set(&mut self, key: Word, value: Value, tuples: &Tuples) {
+    pub(super) fn set(&mut self, key: Word, value: Value) {
         match key {
             Word::Addr | Word::DeviceFree => self.set_number(Field::Address, value),
             Word::Size => self.set_number(Field::Size, value),
             Word::Stream => self.set_number(Field::Stream, value),
             Word::TimeUs => self.set_number(Field::TimeUs, value),
-            Word::Action => self.action = RawAction::of(value),
+            Word::Action => self.set_action(value),
             Word::Frames => self.frames = Packed::of(value),
-            Word::PoolId => self.set_pool(value, tuples),
+            Word::PoolId => self.pool = Packed::of_tuple(value),
             Word::UserMetadata => self.metadata = Packed::of_text(value),
             Word::CompileContext => self.compile_context = Packed::of_text(value),
             _ => {}
         }
     }
 
-    #[inline]
-    fn set_pool(&mut self, value: Value, tuples: &Tuples) {
-        let pair = if let Value::Tuple(tuple) = value { tuples.get(tuple) } else { &[] };
-        if let &[Value::Int(first), Value::Int(second)] = pair {
-            self.pool = (first.cast_unsigned(), second.cast_unsigned());
-            self.given |= POOL_BIT;
+    #[inline(always)]
+    fn set_action(&mut self, value: Value) {
+        self.given |= ACTION_BIT;
+        self.action = Packed::of_text(value);
+        if self.action == Packed::NOTHING && value != Value::Passed {
+            self.odd |= ACTION_BIT;
         } else {
-            self.given &= !POOL_BIT;
+            self.odd &= !ACTION_BIT;
         }
     }
 
-    /// Its `pool_id`, if that is a pair of integers.
+    /// Its `action`.
     #[inline]
-    pub(super) fn pool(&self) -> Option<(u64, u64)> {
-        (self.given & POOL_BIT != 0).then_some(self.pool)
+    pub(super) fn action(&self) -> RawAction {
+        if self.given & ACTION_BIT == 0 {
+            return RawAction::Missing;
+        }
+        if self.odd & ACTION_BIT != 0 {
+            return RawAction::NotText;
+        }
+        let known = self.action.word().and_then(Action::of);
+        known.map_or(RawAction::Unknown(self.action), RawAction::Known)
     }
 
     #[inline(always)]
@@ -177,24 +185,5 @@ impl RawEntry {
             Field::Stream => self.stream,
             Field::TimeUs => self.time_us,
         })
-    }
-}
-
-impl RawAction {
-    fn of(value: Value) -> Self {
-        match value {
-            Value::Word(word) => {
-                Action::of(word).map_or(Self::Unknown(Packed::of(value)), Self::Known)
-            }
-            Value::Text(_) | Value::Passed => Self::Unknown(Packed::of(value)),
-            Value::None
-            | Value::Bool(_)
-            | Value::Int(_)
-            | Value::HugeInt
-            | Value::Float(_)
-            | Value::List(_)
-            | Value::Tuple(_)
-            | Value::Dict(_) => Self::NotText,
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use super::entry::Action;
 use super::entry::Entry;
 use super::error::ReadError;
+use super::pools::Pools;
 use super::stacks::{StackId, Stacks, TextId, Texts};
 use crate::initial::{self, InitialBlock};
 use crate::{Operations, Summary};
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub stacks: Stacks,
     /// The texts that entries and annotations name.
     pub texts: Texts,
+    /// The pools that entries name.
+    pub pools: Pools,
     /// Actions that this reader does not know, by the number in [`Action::Other`], and how many
     /// entries have each, in the traces of devices and of the host.
     pub unknown_actions: Vec<(String, usize)>,
@@ -227,6 +230,15 @@ impl<'a> DeviceTrace<'a> {
     pub fn segments(&self) -> impl Iterator<Item = &'a Segment> + use<'a> {
         let device = self.device;
         self.snapshot.segments.iter().filter(move |segment| segment.device == device)
+    }
+
+    /// The id of the pool that an entry of this trace names; (0, 0) is the default pool.
+    ///
+    /// # Panics
+    /// If the entry is of another snapshot, and this one has fewer pools.
+    #[must_use]
+    pub fn pool_id(&self, entry: &Entry) -> Option<(u64, u64)> {
+        entry.pool.map(|pool| self.snapshot.pools.get(pool))
     }
 
     /// The settings that the allocator ran with, where the file has them.

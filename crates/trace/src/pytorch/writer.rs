@@ -222,7 +222,7 @@ impl<'a, W: Write> SnapshotWriter<'a, '_, W> {
         self.text_if_any("user_metadata", entry.metadata)?;
         if let Some(pool) = entry.pool {
             self.pickler.text("pool_id")?;
-            self.pickler.pair(pool)?;
+            self.pickler.pair(snapshot.pools.get(pool))?;
         }
         self.stack(entry.stack, false)?;
         self.pickler.close_dict()

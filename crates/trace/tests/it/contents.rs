@@ -110,7 +110,7 @@ fn metadata_compile_context_and_pool_belong_to_their_entry() {
     let text = |id| snapshot.texts.get(id);
     assert_eq!(entries[0].metadata.map(text), Some("step 7"));
     assert_eq!(entries[0].compile_context.map(text), Some("0/1"));
-    assert_eq!(entries[0].pool, Some((0, 3)));
+    assert_eq!(entries[0].pool.map(|it| snapshot.pools.get(it)), Some((0, 3)));
     assert_eq!((entries[1].metadata, entries[1].compile_context), (None, None));
     assert_eq!(entries[2].metadata.map(text), Some("free"));
     assert_eq!((entries[3].metadata, entries[3].pool, entries[3].stack), (None, None, None));
@@ -229,4 +229,25 @@ fn a_generated_snapshot_reads_as_it_was_meant() {
     let frames: Vec<_> = snapshot.stacks.frames(alloc.stack.unwrap()).collect();
     assert_eq!((frames.len(), frames[0].name, frames[0].line), (20, "function_0", 1));
     assert_eq!((frames[19].file, frames[19].line), ("folder/file_1.py", 20));
+}
+
+/// Entries hold numbers of pools; the ids behind them are the file's own, however large.
+#[test]
+fn pools_of_entries_keep_all_64_bits_of_their_ids() {
+    let ids = [(0, 1), (1, 0), (i64::MAX, 1 << 32), (0, 1), (-1, i64::MIN), (0, 0), (1, 0)];
+    let in_pool = |id: (i64, i64)| {
+        let pair = Py::Tuple(vec![Py::Int(id.0), Py::Int(id.1)]);
+        with(entry("alloc", 8192, 10, 0), vec![("pool_id", pair)])
+    };
+    let mut entries: Vec<Py> = ids.iter().copied().map(in_pool).collect();
+    entries.push(entry("alloc", 8192, 10, 0));
+    let snapshot = read_bytes(&pickle(&snapshot(vec![], vec![entries]))).unwrap();
+    let trace = snapshot.trace(None).unwrap();
+    let read: Vec<_> = trace.entries().iter().map(|entry| trace.pool_id(entry)).collect();
+    let unsigned = |id: (i64, i64)| Some((id.0.cast_unsigned(), id.1.cast_unsigned()));
+    let expected: Vec<_> = ids.iter().copied().map(unsigned).chain([None]).collect();
+    assert_eq!(read, expected);
+    assert_eq!(snapshot.pools.count(), 5);
+    assert_eq!(trace.entries()[0].pool, trace.entries()[3].pool);
+    assert!(trace.entries()[6].pool.unwrap().index() < snapshot.pools.count());
 }

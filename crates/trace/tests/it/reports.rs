@@ -40,7 +40,7 @@ fn every_protocol_reads_the_same() {
     let plain = read_bytes(&pickle(&value)).unwrap();
     assert_eq!(plain.device_traces[0].len(), 300);
     assert_eq!(plain.stacks.count(), 7);
-    assert_eq!(plain.device_traces[0][299].pool, Some((0, 2)));
+    assert_eq!(plain.device_traces[0][299].pool.map(|it| plain.pools.get(it)), Some((0, 2)));
     for (protocol, is_framed) in
         [(2, false), (3, false), (4, false), (4, true), (5, false), (5, true)]
     {

@@ -280,6 +280,7 @@ fn what_a_stream_trace_cannot_hold_is_counted() {
     let (bytes, left_out) = write_recording(&snapshot, &trace, Vec::new(), None).unwrap();
     assert!(Recording::load(bytes.as_slice()).unwrap().is_complete());
     let pools = left_out.iter().find(|it| it.what.contains("pools"));
-    let in_pools = trace.entries().iter().filter(|it| it.pool.is_some_and(|pool| pool != (0, 0)));
+    let ids = trace.entries().iter().filter_map(|entry| trace.pool_id(entry));
+    let in_pools = ids.filter(|id| *id != (0, 0));
     assert_eq!(pools.map_or(0, |it| it.count), in_pools.count());
 }

@@ -67,6 +67,7 @@ impl Extractor {
     /// a raw entry is no smaller than an entry, so collecting makes no second copy.
     fn converted(&mut self, count: usize, device: usize) -> Result<Vec<Entry>, ReadError> {
         const { assert!(size_of::<Entry>() <= size_of::<RawEntry>()) };
+        const { assert!(size_of::<RawEntry>() <= 56, "reading takes as long as its memory") };
         let mut raws = self.heap.take_entries();
         raws.truncate(count);
         let entry = |(position, raw): (usize, RawEntry)| {
@@ -115,7 +116,7 @@ impl Extractor {
             Dict::Pairs(pairs) => {
                 let pairs = self.heap.pairs(pairs);
                 let visited = pairs.len();
-                let raw = RawEntry::from_pairs(pairs, self.heap.tuples());
+                let raw = RawEntry::from_pairs(pairs);
                 self.visit(visited)?;
                 raw
             }
@@ -124,7 +125,7 @@ impl Extractor {
 
     /// Judges a trace entry.
     fn entry(&mut self, raw: &RawEntry, place: Place) -> Result<Entry, ReadError> {
-        let action = match raw.action {
+        let action = match raw.action() {
             RawAction::Known(action) => action,
             RawAction::Unknown(name) => self.words.unknown_action(name, &self.heap),
             RawAction::Missing => return Err(ReadError::MissingKey { place, key: "action" }),
@@ -144,6 +145,8 @@ impl Extractor {
             Some(list) => self.words.stack(list, &self.heap),
             None => None,
         };
+        let id = raw.pool.tuple().and_then(|tuple| self.pool(tuple));
+        let pool = id.and_then(|id| self.words.pool(id));
         Ok(Entry {
             action,
             address,
@@ -151,7 +154,7 @@ impl Extractor {
             stream: StreamHandle(stream),
             time_us,
             stack,
-            pool: raw.pool(),
+            pool,
             metadata: self.words.text(raw.metadata, &self.heap),
             compile_context: self.words.text(raw.compile_context, &self.heap),
         })

@@ -1,4 +1,4 @@
-//! Texts, call stacks and the names of unknown actions, each numbered once.
+//! Texts, call stacks, pools and the names of unknown actions, each numbered once.
 
 use std::collections::HashMap;
 
@@ -6,6 +6,7 @@ use crate::pytorch::entry::Action;
 use crate::pytorch::heap::{Dict, Heap, Value};
 use crate::pytorch::lists::Items;
 use crate::pytorch::packed::Packed;
+use crate::pytorch::pools::{PoolNumber, PoolsBuilder};
 use crate::pytorch::snapshot::Snapshot;
 use crate::pytorch::stacks::{StackId, StacksBuilder, TextId, TextsBuilder};
 use crate::pytorch::word::Word;
@@ -17,10 +18,11 @@ const MORE_ACTIONS: &str = "(others)";
 /// The most frames of a stack that are kept, the innermost ones.
 const FRAMES_MAX: usize = 10_000;
 
-/// What a snapshot says in words, while it is collected.
+/// What a snapshot says in words and names by number, while it is collected.
 #[derive(Default)]
 pub(super) struct Words {
     texts: TextsBuilder,
+    pools: PoolsBuilder,
     stacks: StacksBuilder,
     /// The stack of each shared list of the heap, by its number, once it was asked for.
     stack_of_run: Vec<Option<Option<StackId>>>,
@@ -104,6 +106,12 @@ impl Words {
         self.texts.add(&String::from_utf8_lossy(bytes(text, heap)))
     }
 
+    /// The number of a pool.
+    #[inline]
+    pub(super) fn pool(&mut self, id: (u64, u64)) -> Option<PoolNumber> {
+        self.pools.add(id)
+    }
+
     /// Counts an action that is not known.
     pub(super) fn unknown_action(&mut self, name: Packed, heap: &Heap) -> Action {
         let mut name = String::from_utf8_lossy(bytes(name, heap));
@@ -130,6 +138,7 @@ impl Words {
     pub(super) fn build_into(self, snapshot: &mut Snapshot) {
         snapshot.texts = self.texts.build();
         snapshot.stacks = self.stacks.build();
+        snapshot.pools = self.pools.build();
         snapshot.unknown_actions = self.unknown_actions;
     }
 }

@@ -1,9 +1,10 @@
 //! Question: how long does reading a snapshot take, beside Python's own `pickle.loads`?
 //! Method: both get the same decompressed bytes in memory, in turns, and the medians count. The
-//! file is the largest of `traces/`, or the ones named on the command line; a generated one is
+//! files are those named on the command line; without any it is the largest of `traces/`, or where
+//! that is not there, as on a machine without the sources, a generated one, which may also be
 //! asked for as `generated:ENTRIES`. Python runs with its defaults; without `python3` only our
 //! times are printed. Beside the time on the wall stands that of the processor, which other
-//! programs on the machine change less.
+//! programs on the machine change less. A line `figures: name=value …` holds the medians.
 //! Not measured: decompression, reading from a disk, and what Python would still have to do to
 //! make a table of the entries.
 //! Premise, asserted: Python counts as many entries.
@@ -16,6 +17,7 @@
 #[path = "../tests/it/generated.rs"]
 mod generated;
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,9 @@ use std::time::Instant;
 use trace::pytorch::{ReadOptions, read};
 
 const TURNS: usize = 5;
+/// About as many entries as the largest of `traces/` has.
+const GENERATED: &str = "generated:100000";
+const VALUED_OPTIONS: [&str; 2] = ["--warm-up-time", "--measurement-time"];
 const PYTHON: &str = "
 import pickle, sys, time
 data = open(sys.argv[1], 'rb').read()
@@ -43,12 +48,31 @@ struct Seconds {
 }
 
 fn main() {
-    let named: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
-    let usual = vec![traces.join("gpt_train.pickle.zst").display().to_string()];
-    for name in if named.is_empty() { usual } else { named } {
+    let named = named();
+    for name in if named.is_empty() { vec![usual()] } else { named } {
         measure(&name);
     }
+}
+
+/// The files on the command line. Whoever runs all benches gives each the options of criterion,
+/// some of which have a value.
+fn named() -> Vec<String> {
+    let mut words = std::env::args().skip(1);
+    let mut named = Vec::new();
+    while let Some(word) = words.next() {
+        if VALUED_OPTIONS.contains(&word.as_str()) {
+            words.next();
+        } else if !word.starts_with('-') {
+            named.push(word);
+        }
+    }
+    named
+}
+
+fn usual() -> String {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let largest = traces.join("gpt_train.pickle.zst");
+    if largest.is_file() { largest.display().to_string() } else { String::from(GENERATED) }
 }
 
 fn measure(name: &str) {
@@ -72,9 +96,22 @@ fn measure(name: &str) {
     std::fs::remove_file(&plain).unwrap();
     println!("{name}: {} bytes, {entries} entries, medians of {TURNS}", bytes.len());
     let wall = |seconds: &Seconds| Some(seconds.wall);
-    print("on the wall", median(&ours, wall), median(&pythons, wall));
     let processor = |seconds: &Seconds| seconds.processor;
-    print("of the processor", median(&ours, processor), median(&pythons, processor));
+    let mut figures = format!("figures: name=read bytes={} entries={entries}", bytes.len());
+    let clocks = [
+        ("wall", "on the wall", wall as fn(&Seconds) -> Option<f64>),
+        ("processor", "of the processor", processor),
+    ];
+    for (clock, words, of) in clocks {
+        let (ours, python) = (median(&ours, of), median(&pythons, of));
+        print(words, ours, python);
+        for (whose, seconds) in [("ours", ours), ("python", python)] {
+            if let Some(seconds) = seconds {
+                write!(figures, " {whose}_{clock}_ms={:.1}", 1e3 * seconds).unwrap();
+            }
+        }
+    }
+    println!("{figures}");
     if let Some(peak) = peak_memory_kib() {
         let bytes_kib = u64::try_from(bytes.len()).unwrap() >> 10;
         println!("  peak memory {peak} KiB, of which {bytes_kib} KiB are the file's bytes");

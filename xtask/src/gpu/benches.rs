@@ -1,6 +1,7 @@
 //! Runs one bench and writes what criterion measured as lines that the report reads.
 //!
-//! A bench that measures in another way prints lines `threads: name=value …` itself.
+//! A bench that measures in another way prints lines `threads: name=value …` or, where the report
+//! makes no table of them, `figures: name=value …` itself.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,6 +20,8 @@ use super::results::{BENCHES, Results};
 const MARK: &str = "median_ns ";
 /// How the lines begin of the bench of many threads.
 pub(crate) const THREADS: &str = "threads: ";
+/// How those begin of benches that no table is made of.
+const FIGURES: &str = "figures: ";
 /// A benchmark with this word in its name is what its group is compared with.
 const PEER: &str = "mimalloc";
 
@@ -49,7 +52,8 @@ pub(crate) fn run(
     results.append_words(BENCHES, &entry.name, &ended)?;
     let medians = collect(&home)?;
     results.append(BENCHES, &lines(&medians)?)?;
-    let has_lines = !patterns::rows(&ended.stdout, THREADS).is_empty();
+    let has_lines =
+        [THREADS, FIGURES].iter().any(|mark| !patterns::rows(&ended.stdout, mark).is_empty());
     let passed = ended.succeeded() && (has_lines || !medians.is_empty());
     Ok((ended, passed))
 }

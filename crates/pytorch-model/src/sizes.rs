@@ -8,7 +8,7 @@ pub const GRAIN_BYTES: u64 = 512;
 pub const SMALL_REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// A segment of the small pool, and what large segments are a multiple of.
 pub const CHUNK_SMALL_BYTES: u64 = 2 << 20;
-/// The default segment of the large pool for requests below [`OWN_SEGMENT_BYTES_MIN`].
+/// The default segment of the large pool, for requests below 10 MiB.
 pub const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
 /// Requests from here on get a segment of their own size.
 const OWN_SEGMENT_BYTES_MIN: u64 = 10 << 20;

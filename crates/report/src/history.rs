@@ -111,7 +111,7 @@ pub(crate) struct History {
 impl History {
     /// The lives of a trace.
     pub(crate) fn of(trace: &DeviceTrace<'_>) -> Self {
-        let mut builder = Builder { merges_all: has_no_completions(trace), ..Builder::default() };
+        let mut builder = Builder { merges_all: trace.has_no_completions(), ..Builder::default() };
         builder.start(trace);
         let entries = trace.entries();
         let mut index = 0;
@@ -156,15 +156,6 @@ pub(crate) fn moment(count: usize) -> Moment {
 
 fn blocks_of(segment: &Segment) -> impl Iterator<Item = (&Segment, &Block)> {
     segment.blocks.iter().map(move |block| (segment, block))
-}
-
-/// Whether completions were left out of the recording: none is there and nothing is pending.
-fn has_no_completions(trace: &DeviceTrace<'_>) -> bool {
-    trace.entries().iter().all(|entry| entry.action != Action::FreeCompleted)
-        && trace
-            .segments()
-            .flat_map(blocks_of)
-            .all(|(_, block)| block.state != BlockState::PendingFree)
 }
 
 #[derive(Default)]

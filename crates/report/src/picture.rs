@@ -1,5 +1,7 @@
 //! Memory over time as shapes: what `svg` writes and `png` paints.
 
+use trace::amount::count_text;
+
 use crate::gather::Gathered;
 use crate::levels::Level;
 
@@ -199,11 +201,11 @@ impl Frame {
             let points = vec![(x, y), (x, y + 5.0)];
             shapes.push(Shape::Line { points, color: QUIET, width: 1.0 });
             if x < WIDTH - RIGHT - 60.0 {
-                shapes.push(text_shape(x, y + 20.0, Anchor::Middle, QUIET, grouped(at)));
+                shapes.push(text_shape(x, y + 20.0, Anchor::Middle, QUIET, count_text(at)));
             }
         }
         let (x, y) = (WIDTH - RIGHT, HEIGHT - 8.0);
-        shapes.push(text_shape(x, y, Anchor::End, QUIET, format!("{} events", grouped(count))));
+        shapes.push(text_shape(x, y, Anchor::End, QUIET, format!("{} events", count_text(count))));
     }
 }
 
@@ -280,22 +282,9 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     format!("{text} {unit}")
 }
 
-/// A count with a comma between thousands.
-fn grouped(count: usize) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if 0 < place && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{bytes_text, grouped};
+    use super::bytes_text;
 
     #[test]
     fn numbers_are_short() {
@@ -310,9 +299,6 @@ mod tests {
             (u64::MAX, "16 EiB"),
         ] {
             assert_eq!(bytes_text(bytes), text, "{bytes}");
-        }
-        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(count), text, "{count}");
         }
     }
 }

@@ -43,6 +43,8 @@ pub mod pytorch;
 pub mod stream_trace;
 
 #[cfg(feature = "files")]
+pub mod amount;
+#[cfg(feature = "files")]
 mod any;
 #[cfg(feature = "files")]
 mod beginning;
@@ -64,6 +66,8 @@ mod operations;
 #[cfg(feature = "files")]
 mod owner;
 #[cfg(feature = "files")]
+mod reserved;
+#[cfg(feature = "files")]
 pub mod rmm;
 #[cfg(feature = "files")]
 mod summary;
@@ -81,5 +85,7 @@ pub use number::{BlockNumber, StreamNumber};
 pub use operations::{Operation, Operations};
 #[cfg(feature = "files")]
 pub use owner::{OpenAnnotations, OwnerId, Owners, Pattern, is_own_file, size_class};
+#[cfg(feature = "files")]
+pub use reserved::{ReservedBytes, reserved_change_bytes};
 #[cfg(feature = "files")]
 pub use summary::{ActionCounts, Peaks, Summary, page_floor_bytes, rounded_bytes};

@@ -76,7 +76,7 @@ pub struct Operations {
 impl Operations {
     pub(crate) fn new(trace: &DeviceTrace<'_>) -> Self {
         let mut builder =
-            Builder { completes_at_once: has_no_completions(trace), ..Builder::default() };
+            Builder { completes_at_once: trace.has_no_completions(), ..Builder::default() };
         builder.start(trace);
         let numbered = (0..).zip(trace.entries());
         let mut entries = numbered.filter(|(_, entry)| is_operation(entry)).peekable();
@@ -139,11 +139,15 @@ const fn is_operation(entry: &Entry) -> bool {
     !matches!(entry.action, Action::Snapshot | Action::Annotate | Action::Other(_))
 }
 
-/// Whether completions were left out of the recording: none is there and nothing is pending.
-fn has_no_completions(trace: &DeviceTrace<'_>) -> bool {
-    let blocks = || trace.segments().flat_map(|segment| &segment.blocks);
-    trace.entries().iter().all(|entry| entry.action != Action::FreeCompleted)
-        && blocks().all(|block| block.state != BlockState::PendingFree)
+impl DeviceTrace<'_> {
+    /// Whether completions were left out of the recording, so that each free is one: none is there
+    /// and nothing is pending. One walk over the entries, up to the first completion.
+    #[must_use]
+    pub fn has_no_completions(&self) -> bool {
+        let mut blocks = self.segments().flat_map(|segment| &segment.blocks);
+        self.entries().iter().all(|entry| entry.action != Action::FreeCompleted)
+            && blocks.all(|block| block.state != BlockState::PendingFree)
+    }
 }
 
 #[derive(Default)]

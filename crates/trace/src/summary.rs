@@ -4,6 +4,7 @@ use crate::beginning::Beginning;
 use crate::number::BlockNumber;
 use crate::operations::{Operation, Operations};
 use crate::pytorch::{Action, DeviceTrace, Entry, StreamHandle};
+use crate::reserved::ReservedBytes;
 
 /// PyTorch's rounding, and its smallest block.
 const ROUNDING_BYTES: u64 = 512;
@@ -122,7 +123,7 @@ pub struct Summary {
 impl Summary {
     pub(crate) fn new(trace: &DeviceTrace<'_>, operations: &Operations) -> Self {
         let entries = trace.entries();
-        let reserved = Reserved::of(trace);
+        let reserved = ReservedBytes::of(trace);
         let time_us = |entry: Option<&Entry>| entry.map_or(0, |it| it.time_us);
         let duration_us = time_us(entries.last()).saturating_sub(time_us(entries.first()));
         Self {
@@ -130,7 +131,7 @@ impl Summary {
             entry_count: entries.len(),
             counts: count(trace),
             streams: operations.streams.clone(),
-            initial_reserved_bytes: clamp(reserved.initial),
+            initial_reserved_bytes: clamp(reserved.first),
             recorded_peak_reserved_bytes: clamp(reserved.peak),
             final_reserved_bytes: clamp(reserved.last),
             peaks: Peaks::of(operations),
@@ -141,40 +142,6 @@ impl Summary {
             unmatched_count: operations.unmatched_count,
             duration_us: u64::try_from(duration_us).unwrap_or(0),
         }
-    }
-}
-
-/// Bytes held from the driver. Signed and wide: a file may contradict itself.
-struct Reserved {
-    initial: i128,
-    peak: i128,
-    last: i128,
-}
-
-impl Reserved {
-    fn of(trace: &DeviceTrace<'_>) -> Self {
-        let changes = || {
-            trace.entries().iter().filter_map(|entry| match entry.action {
-                Action::SegmentAlloc | Action::SegmentMap => Some(i128::from(entry.bytes)),
-                Action::SegmentFree | Action::SegmentUnmap => Some(-i128::from(entry.bytes)),
-                Action::Alloc
-                | Action::Free
-                | Action::FreeRequested
-                | Action::FreeCompleted
-                | Action::Snapshot
-                | Action::OutOfMemory
-                | Action::Annotate
-                | Action::Other(_) => None,
-            })
-        };
-        let last: i128 = trace.segments().map(|segment| i128::from(segment.total_bytes)).sum();
-        let initial = last - changes().sum::<i128>();
-        let (mut now, mut peak) = (initial, initial);
-        for change in changes() {
-            now += change;
-            peak = peak.max(now);
-        }
-        Self { initial, peak, last }
     }
 }
 

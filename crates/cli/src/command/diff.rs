@@ -230,7 +230,7 @@ impl Told {
             };
             let cell = |value: Option<u64>| match value {
                 Some(bytes) if is_bytes => bytes_text(bytes),
-                Some(count) => count_text(usize::try_from(count).unwrap_or(usize::MAX)),
+                Some(count) => count_text(count),
                 None => "?".to_owned(),
             };
             let change = match (before, after) {
@@ -292,10 +292,6 @@ fn change_text(before: u64, after: u64, is_bytes: bool) -> String {
         std::cmp::Ordering::Greater => "+",
     };
     let by = before.abs_diff(after);
-    let by = if is_bytes {
-        bytes_text(by)
-    } else {
-        count_text(usize::try_from(by).unwrap_or(usize::MAX))
-    };
+    let by = if is_bytes { bytes_text(by) } else { count_text(by) };
     format!("{sign}{by}")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use trace::amount::{count_text, counted};
+
 use super::Report;
 
 const MIB: u64 = 1 << 20;
@@ -20,8 +22,8 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
         out,
         "{}: {} entries, {} operations, {}, {} deferred",
         report.trace,
-        grouped(report.events),
-        grouped(report.operations),
+        count_text(report.events),
+        count_text(report.operations),
         counted(report.streams, "stream"),
         counted(report.deferred_frees, "free"),
     )?;
@@ -30,7 +32,7 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(
             out,
             "the trace lost its beginning: {} blocks were rebuilt from its final segments",
-            grouped(super::wide(recorded.initial_block_count))
+            count_text(super::wide(recorded.initial_block_count))
         )?;
     }
     if 0 < recorded.out_of_memory_count {
@@ -91,15 +93,15 @@ fn write_memory(out: &mut String, report: &Report) -> std::fmt::Result {
 
 fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
     let details = &report.details;
-    writeln!(out, "segments          {:>14}", grouped(report.segments))?;
-    writeln!(out, "driver calls      {:>14}", grouped(report.driver_calls))?;
+    writeln!(out, "segments          {:>14}", count_text(report.segments))?;
+    writeln!(out, "driver calls      {:>14}", count_text(report.driver_calls))?;
     writeln!(out, "ns per operation  {:>14.0}", report.ns_per_operation)?;
     writeln!(out, "requests served by")?;
     for served in &details.served {
-        writeln!(out, "  {:<16}{:>14}", served.by, grouped(served.count))?;
+        writeln!(out, "  {:<16}{:>14}", served.by, count_text(served.count))?;
     }
     if 0 < report.out_of_memory {
-        writeln!(out, "out of memory     {:>14}", grouped(report.out_of_memory))?;
+        writeln!(out, "out of memory     {:>14}", count_text(report.out_of_memory))?;
     }
     if 0 < details.prolonged_count {
         writeln!(
@@ -113,33 +115,16 @@ fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
             out,
             "verified: {} checked, {} wrong, {} of live blocks",
             counted(report.stamps_checked, "stamp"),
-            grouped(report.stamp_errors - details.overlap_count),
+            count_text(report.stamp_errors - details.overlap_count),
             counted(details.overlap_count, "overlap"),
         )?;
     }
     Ok(())
 }
 
-fn counted(count: u64, name: &str) -> String {
-    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// A number with its thousands apart: `1,295,462`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if 0 < place && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Mebibytes, to the nearest.
 fn mib(bytes: u64) -> String {
-    format!("{} MiB", grouped(bytes.saturating_add(MIB / 2) / MIB))
+    format!("{} MiB", count_text(bytes.saturating_add(MIB / 2) / MIB))
 }
 
 fn percent(share: f64) -> String {
@@ -159,14 +144,7 @@ fn saving(recorded: u64, needed: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{grouped, mib, saving};
-
-    #[test]
-    fn thousands_stand_apart() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_295_462, "1,295,462")] {
-            assert_eq!(grouped(number), text);
-        }
-    }
+    use super::{mib, saving};
 
     #[test]
     fn mebibytes_are_rounded_to_the_nearest() {

@@ -1,9 +1,10 @@
 //! What a reader of the answer should know of the trace, and of what was assumed.
 
+use trace::amount::{bytes_text, counted};
+
 use super::answer::WhatIf;
 use super::case::Case;
 use super::row::{Allocator, Row};
-use super::text::{counted, size};
 
 pub(super) fn notes(case: &Case, answer: &WhatIf) -> Vec<String> {
     let found = [
@@ -83,8 +84,8 @@ fn limit(case: &Case, answer: &WhatIf) -> Option<String> {
     Some(format!(
         "when recorded, a request was refused with {} reserved at most, so its limit was between \
          that and {}{}",
-        size(answer.recorded_peak_reserved_bytes),
-        size(limit),
+        bytes_text(answer.recorded_peak_reserved_bytes),
+        bytes_text(limit),
         tried.unwrap_or_default()
     ))
 }
@@ -99,7 +100,10 @@ fn garbage_collection(answer: &WhatIf) -> Option<String> {
     answer.rows.iter().any(has_threshold).then(|| {
         let limit = match answer.capacity_bytes {
             Some(bytes) => {
-                format!(": here {}, to be set as its part of the device's memory", size(bytes))
+                format!(
+                    ": here {}, to be set as its part of the device's memory",
+                    bytes_text(bytes)
+                )
             }
             None => ", and so does nothing here without --capacity".to_owned(),
         };

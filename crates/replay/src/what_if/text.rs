@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use trace::amount::{bytes_text, count_text, counted};
+
 use super::answer::WhatIf;
 use super::row::{Allocator, Row};
 
@@ -24,14 +26,14 @@ fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
     writeln!(out)?;
     let capacity = answer
         .capacity_bytes
-        .map_or_else(String::new, |bytes| format!(", capacity {}", size(bytes)));
+        .map_or_else(String::new, |bytes| format!(", capacity {}", bytes_text(bytes)));
     writeln!(
         out,
         "{}: {} entries, recorded under {} with {} reserved{capacity}",
         answer.trace,
-        grouped(answer.events),
+        count_text(answer.events),
         answer.recorded_setting,
-        size(answer.recorded_peak_reserved_bytes),
+        bytes_text(answer.recorded_peak_reserved_bytes),
     )?;
     writeln!(out)?;
     write_rows(out, answer)?;
@@ -72,17 +74,17 @@ fn write_rows(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
         line([
             model,
             &shown(row),
-            &size(row.peak_reserved_bytes),
+            &bytes_text(row.peak_reserved_bytes),
             &percent(row.utilization),
-            &grouped(row.segments),
-            &grouped(row.retries),
+            &count_text(row.segments),
+            &count_text(row.retries),
             &fits,
-            &format!("{} ms", grouped(row.milliseconds)),
+            &format!("{} ms", count_text(row.milliseconds)),
         ])?;
     }
-    let floor = size(answer.page_floor_bytes);
+    let floor = bytes_text(answer.page_floor_bytes);
     line(["floor", "whole pages of 2 MiB", &floor, "", "", "", "", ""])?;
-    let live = size(answer.live_peak_bytes);
+    let live = bytes_text(answer.live_peak_bytes);
     line(["bound", "live bytes", &live, "", "", "", "", ""])
 }
 
@@ -97,60 +99,12 @@ fn write_holders(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
     }
     writeln!(out, "\nheld at the live peak")?;
     for holder in &answer.holders {
-        let blocks = counted(usize::try_from(holder.blocks).unwrap_or(usize::MAX), "block");
-        writeln!(out, "{:>12}  {blocks:>14}  {}", size(holder.bytes), holder.owner)?;
+        let blocks = counted(holder.blocks, "block");
+        writeln!(out, "{:>12}  {blocks:>14}  {}", bytes_text(holder.bytes), holder.owner)?;
     }
     Ok(())
 }
 
-/// A count with the name of what is counted.
-pub(super) fn counted(count: usize, name: &str) -> String {
-    let number = grouped(u64::try_from(count).unwrap_or(u64::MAX));
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{number} {name}{ending}")
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if 0 < index && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Bytes in a unit that fits them.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 4] =
-        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    for (unit, name) in UNITS {
-        if unit <= bytes {
-            let hundredths = u128::from(bytes) * 100 / u128::from(unit);
-            return format!("{}.{:02} {name}", hundredths / 100, hundredths % 100);
-        }
-    }
-    format!("{bytes} B")
-}
-
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{counted, grouped, size};
-
-    #[test]
-    fn numbers_are_told_in_units_that_fit_them() {
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(counted(1, "free"), "1 free");
-        assert_eq!(size(512), "512 B");
-        assert_eq!(size(1536), "1.50 KiB");
-        assert_eq!(size(3 << 29), "1.50 GiB");
-        assert_eq!(size((1 << 40) - 1), "1023.99 GiB");
-    }
 }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use pytorch_model::{PoolId, Settings};
 use trace::pytorch::{Action, DeviceTrace, Entry, SegmentKind};
+use trace::{ReservedBytes, reserved_change_bytes};
 
 use super::held::{self, AllHeld, Held};
 use super::ranges;
@@ -44,7 +45,7 @@ impl Timeline {
     pub(super) fn new(trace: &DeviceTrace<'_>, settings: &Settings) -> Self {
         let mut timeline = Self::default();
         let segments = timeline.walk_back(trace);
-        let levels = Levels::of(trace);
+        let levels = ReservedBytes::of(trace);
         timeline.find_releases(trace, settings, &levels);
         timeline.held = if levels.first == 0 {
             Some(AllHeld::default())
@@ -108,12 +109,17 @@ impl Timeline {
     }
 
     /// Tells calls that empty the cache from requests that give back.
-    fn find_releases(&mut self, trace: &DeviceTrace<'_>, settings: &Settings, levels: &Levels) {
+    fn find_releases(
+        &mut self,
+        trace: &DeviceTrace<'_>,
+        settings: &Settings,
+        levels: &ReservedBytes,
+    ) {
         let mut level = levels.first;
         let mut run: Option<Run> = None;
         for (index, entry) in trace.entries().iter().enumerate() {
             let before = level;
-            level += change(entry);
+            level += reserved_change_bytes(entry);
             match entry.action {
                 Action::SegmentFree | Action::SegmentUnmap => {
                     let release = Release { entry: index, ended: Vec::new() };
@@ -146,7 +152,7 @@ impl Timeline {
     }
 
     /// A request would have brought what is reserved to `wanted`, which passed the limit.
-    fn passes(&mut self, wanted: i128, levels: &Levels) {
+    fn passes(&mut self, wanted: i128, levels: &ReservedBytes) {
         let below = u64::try_from((wanted - 1).max(levels.peak)).unwrap_or(u64::MAX);
         self.limit_bytes = Some(self.limit_bytes.map_or(below, |limit| limit.min(below)));
     }
@@ -161,38 +167,4 @@ struct Run {
 
 fn pool_of(trace: &DeviceTrace<'_>, entry: &Entry) -> Option<PoolId> {
     trace.pool_id(entry).map(|(first, second)| PoolId(first, second))
-}
-
-fn change(entry: &Entry) -> i128 {
-    match entry.action {
-        Action::SegmentAlloc | Action::SegmentMap => i128::from(entry.bytes),
-        Action::SegmentFree | Action::SegmentUnmap => -i128::from(entry.bytes),
-        Action::Alloc
-        | Action::Free
-        | Action::FreeRequested
-        | Action::FreeCompleted
-        | Action::Snapshot
-        | Action::OutOfMemory
-        | Action::Annotate
-        | Action::Other(_) => 0,
-    }
-}
-
-/// Bytes that were held before the first entry, and at most.
-struct Levels {
-    first: i128,
-    peak: i128,
-}
-
-impl Levels {
-    fn of(trace: &DeviceTrace<'_>) -> Self {
-        let last: i128 = trace.segments().map(|segment| i128::from(segment.total_bytes)).sum();
-        let first = last - trace.entries().iter().map(change).sum::<i128>();
-        let (mut now, mut peak) = (first, first);
-        for entry in trace.entries() {
-            now += change(entry);
-            peak = peak.max(now);
-        }
-        Self { first, peak }
-    }
 }

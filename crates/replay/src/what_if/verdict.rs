@@ -1,8 +1,9 @@
 //! What the rows come to, in one sentence, and the line to set.
 
+use trace::amount::{bytes_text, counted};
+
 use super::answer::WhatIf;
 use super::row::{Allocator, Row};
-use super::text::{counted, size};
 
 /// How many holders a sentence names.
 const NAMED_MAX: usize = 3;
@@ -13,8 +14,8 @@ pub(super) fn verdict(answer: &WhatIf) -> String {
         None => without_capacity(answer),
         Some(capacity) if capacity < answer.live_peak_bytes => format!(
             "nothing fits: live bytes alone need {}, more than {}, so no setting helps; {}",
-            size(answer.live_peak_bytes),
-            size(capacity),
+            bytes_text(answer.live_peak_bytes),
+            bytes_text(capacity),
             held_by(answer)
         ),
         Some(capacity) => within(answer, capacity),
@@ -27,19 +28,19 @@ fn without_capacity(answer: &WhatIf) -> String {
     let recorded = recorded.map_or_else(
         || ", as recorded".to_owned(),
         |row| {
-            let reserved = size(row.peak_reserved_bytes);
+            let reserved = bytes_text(row.peak_reserved_bytes);
             format!(", where the recorded {} reserves {reserved}", row.setting)
         },
     );
     format!(
         "fits: without --capacity nothing runs out; {} reserves least, {}{recorded}",
         best.setting,
-        size(best.peak_reserved_bytes)
+        bytes_text(best.peak_reserved_bytes)
     )
 }
 
 fn within(answer: &WhatIf, capacity: u64) -> String {
-    let capacity = size(capacity);
+    let capacity = bytes_text(capacity);
     let best = answer.best();
     let recorded = answer.recorded();
     if let Some(row) = recorded.filter(|row| row.fits) {
@@ -48,14 +49,14 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
             format!(
                 "; {} reserves {}{}",
                 best.setting,
-                size(best.peak_reserved_bytes),
+                bytes_text(best.peak_reserved_bytes),
                 retries(best)
             )
         });
         return format!(
             "fits: the recorded setting, {}, gets through {capacity} and reserves {}{}{better}",
             row.setting,
-            size(row.peak_reserved_bytes),
+            bytes_text(row.peak_reserved_bytes),
             retries(row)
         );
     }
@@ -67,7 +68,7 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
         return format!(
             "a setting fits: {} gets through {capacity} and reserves {}{}{recorded}",
             best.setting,
-            size(best.peak_reserved_bytes),
+            bytes_text(best.peak_reserved_bytes),
             retries(best)
         );
     }
@@ -79,7 +80,7 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
         "nothing fits: none of {} gets through {capacity}, though live bytes need \
          {}{ours}{more}; {}",
         counted(tried, "setting"),
-        size(answer.live_peak_bytes),
+        bytes_text(answer.live_peak_bytes),
         held_by(answer)
     )
 }
@@ -95,7 +96,7 @@ fn retries(row: &Row) -> String {
 fn held_by(answer: &WhatIf) -> String {
     let named = answer.holders.iter().take(NAMED_MAX);
     let named: Vec<String> =
-        named.map(|holder| format!("{} ({})", holder.owner, size(holder.bytes))).collect();
+        named.map(|holder| format!("{} ({})", holder.owner, bytes_text(holder.bytes))).collect();
     if named.is_empty() {
         "nobody holds any".to_owned()
     } else {

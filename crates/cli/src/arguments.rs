@@ -215,24 +215,34 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command, Outcome> {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             output::result(&error.to_string()).map(|()| Ending::Done)
         } else {
-            Err(Failure::bad_input(usage_message(&error)))
+            Err(Failure::bad_input(usage_message(&error, arguments)))
         }
     })
 }
 
 /// What is wrong, in one line, and where help is, in another.
-fn usage_message(error: &clap::Error) -> String {
-    const HELP: &str = "try `wellspring --help` or `wellspring replay --help`";
+fn usage_message(error: &clap::Error, arguments: &[OsString]) -> String {
+    let help = help_of(arguments);
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return format!(
-            "nothing to do: give `summary FILE`, `what-if FILE`, `report FILE` or another\n{HELP}"
+            "nothing to do: give `summary FILE`, `what-if FILE`, `report FILE` or another\n{help}"
         );
     }
     let text = error.to_string();
     let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
     let told = told.join(" ");
-    format!("{}\n{HELP}", told.strip_prefix("error: ").unwrap_or(&told))
+    format!("{}\n{help}", told.strip_prefix("error: ").unwrap_or(&told))
+}
+
+/// Where to find help: on the subcommand that the line names, where it names one.
+fn help_of(arguments: &[OsString]) -> String {
+    let first = arguments.get(1).and_then(|word| word.to_str());
+    let named = first.filter(|word| definition().find_subcommand(word).is_some());
+    named.map_or_else(
+        || "try `wellspring --help`".to_owned(),
+        |name| format!("try `wellspring {name} --help`"),
+    )
 }
 
 #[cfg(test)]
@@ -281,6 +291,35 @@ mod tests {
             let failure = parse_words(words).unwrap_err().unwrap_err();
             assert!(failure.message.contains(part), "{words}: {}", failure.message);
             assert_eq!(failure.message.lines().count(), 2, "{words}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_sent_to_the_help_of_its_own_command() {
+        for (words, help) in [
+            ("wellspring summary", "try `wellspring summary --help`"),
+            ("wellspring what-if f --capacity much", "try `wellspring what-if --help`"),
+            ("wellspring sumary f", "try `wellspring --help`"),
+            ("wellspring", "try `wellspring --help`"),
+        ] {
+            let failure = parse_words(words).unwrap_err().unwrap_err();
+            assert_eq!(failure.message.lines().last(), Some(help), "{words}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_reads_a_trace_takes_trace_device() {
+        for words in [
+            "replay f",
+            "summary f",
+            "diff f g",
+            "convert f -o g",
+            "what-if f",
+            "report f",
+            "advise f",
+        ] {
+            let line = format!("wellspring {words} --trace-device 1");
+            assert!(parse_words(&line).is_ok(), "{line}");
         }
     }
 }

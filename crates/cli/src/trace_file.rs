@@ -41,3 +41,23 @@ pub(crate) fn device_of(snapshot: &Snapshot, wanted: Option<usize>) -> usize {
     let held = || snapshot.segments.first().map(|segment| segment.device);
     wanted.or_else(traced).or_else(held).unwrap_or(0)
 }
+
+/// A time as a person reads it: seconds, or milliseconds where it is below one.
+pub(crate) fn time_text(microseconds: u64) -> String {
+    let (whole, unit) = if microseconds < 1_000_000 { (1_000, "ms") } else { (1_000_000, "s") };
+    format!("{}.{} {unit}", microseconds / whole, microseconds % whole * 10 / whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time_text;
+
+    #[test]
+    fn a_run_of_milliseconds_does_not_take_no_time() {
+        for (microseconds, text) in
+            [(0, "0.0 ms"), (26_612, "26.6 ms"), (999_999, "999.9 ms"), (2_975_000, "2.9 s")]
+        {
+            assert_eq!(time_text(microseconds), text);
+        }
+    }
+}

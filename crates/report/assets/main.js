@@ -206,7 +206,7 @@ function figures() {
   const notes = model.notes.map((note) => make("p", { class: "note" }, note));
   for (const failed of model.failed.slice(-3)) {
     notes.push(make("p", { class: "note alarm" }, "Out of memory: a request of ", bytesText(failed.bytes), " found no room at ",
-      momentLink(failed.moment, `event ${countText(failed.moment)}`), `, while the device had ${bytesText(failed.device_free)} free. `,
+      momentLink(failed.moment, `event ${countText(failed.moment)}`), `, while the device had ${bytesText(failed.device_free)} free${2 * failed.bytes < failed.device_free ? ", so a limit set for the process was likely reached" : ""}. `,
       stackDetails(failed.stack)));
   }
   byId("notes").replaceChildren(...notes);

@@ -104,7 +104,6 @@ impl<'a> Owners<'a> {
             return found.clone();
         }
         let frames = || self.snapshot.stacks.frames(stack);
-        let told = |frame: Frame<'_>| format!("{}:{} {}", frame.file, frame.line, frame.name);
         let matched = self.pattern.and_then(|matches| frames().map(told).find(|it| matches(it)));
         let own = matched.or_else(|| frames().find(|it| is_own_file(it.file)).map(told));
         let foreign = frames().find(|it| is_python_file(it.file)).map(told);
@@ -136,6 +135,13 @@ impl<'a> Owners<'a> {
         self.numbers.insert(name, owner);
         owner
     }
+}
+
+/// A frame as owners are called by it and patterns see it: `file:line name`, without a name that
+/// is not known.
+fn told(frame: Frame<'_>) -> String {
+    let place = format!("{}:{}", frame.file, frame.line);
+    if frame.name.is_empty() { place } else { place + " " + frame.name }
 }
 
 /// Whether a file is the program's own: none of PyTorch's, of installed packages' or of Python's.
@@ -226,7 +232,7 @@ impl OpenAnnotations {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_own_file, size_class};
+    use super::{Frame, is_own_file, size_class, told};
 
     #[test]
     fn a_file_of_the_program_is_told_from_an_installed_one() {
@@ -249,6 +255,13 @@ mod tests {
         ] {
             assert!(!is_own_file(installed), "{installed}");
         }
+    }
+
+    #[test]
+    fn a_frame_without_a_name_has_no_blank_behind_its_place() {
+        let frame = |name| Frame { file: "src/step.rs", line: 66, name };
+        assert_eq!(told(frame("")), "src/step.rs:66");
+        assert_eq!(told(frame("step")), "src/step.rs:66 step");
     }
 
     #[test]

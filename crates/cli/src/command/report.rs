@@ -12,6 +12,7 @@ use crate::arguments::ReportArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
+use crate::trace_file::bytes_text;
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -132,13 +133,13 @@ fn told(figures: &Figures, files: &[Written], as_json: bool) -> Result<String, F
         return Ok(serde_json::to_string(&told).map_err(Failure::faulty)? + "\n");
     }
     let mut text = format!(
-        "device {}: {} blocks in {} events, peak active {} MiB, peak reserved {} MiB, out of \
-         memory {} times\n",
+        "device {}: {} blocks in {} events, peak active {}, peak reserved {}, out of memory \
+         {} times\n",
         figures.device,
         figures.block_count,
         figures.event_count,
-        figures.peak_active_bytes >> 20,
-        figures.peak_reserved_bytes >> 20,
+        bytes_text(figures.peak_active_bytes),
+        bytes_text(figures.peak_reserved_bytes),
         figures.out_of_memory_count,
     );
     for written in files {

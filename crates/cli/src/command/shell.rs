@@ -22,7 +22,8 @@ pub(crate) fn man(arguments: &ManArguments) -> crate::Outcome {
         output::result(&String::from_utf8_lossy(&page))?;
         return Ok(Ending::Done);
     };
-    clap_mangen::generate_to(definition(), folder).map_err(|error| {
+    let made = std::fs::create_dir_all(folder);
+    made.and_then(|()| clap_mangen::generate_to(definition(), folder)).map_err(|error| {
         let folder = crate::trace_file::shown(folder);
         Failure::faulty(format_args!("{folder} cannot be written to: {error}"))
     })?;

@@ -12,7 +12,7 @@ use crate::arguments::SummaryArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
-use crate::trace_file::{bytes_text, count_text, device_of, owner_pattern, read, shown};
+use crate::trace_file::{bytes_text, count_text, device_of, owner_pattern, read, shown, time_text};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -298,10 +298,9 @@ impl Told {
             .iter()
             .map(|(it, count)| format!("{it} {}", count_text(*count)))
             .collect();
-        let seconds = recorded.duration_us / 1_000_000;
-        let tenths = recorded.duration_us / 100_000 % 10;
+        let time = time_text(recorded.duration_us);
         let entries = count_text(recorded.entries);
-        writeln!(out, "{entries} entries in {seconds}.{tenths} s: {}", counts.join(", "))?;
+        writeln!(out, "{entries} entries in {time}: {}", counts.join(", "))?;
         if !self.stream_entries.is_empty() {
             let counted: Vec<String> = self
                 .stream_entries
@@ -414,7 +413,8 @@ impl Told {
                 pending => format!(" ({} of it pending)", bytes_text(pending)),
             };
             let (blocks, name) = (count_text(holder.blocks), printable(&holder.name));
-            writeln!(out, "{bytes:>14}  {blocks:>9} blocks  {name}{pending}")?;
+            let word = if holder.blocks == 1 { "block " } else { "blocks" };
+            writeln!(out, "{bytes:>14}  {blocks:>9} {word}  {name}{pending}")?;
         }
         let rest = held.get(top..).unwrap_or_default();
         if !rest.is_empty() {

@@ -25,7 +25,7 @@ const ALL_POLICIES_OPERATIONS_MAX: usize = 400_000;
 /// What `what-if` is told.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// PyTorch memory snapshots: .pickle, also compressed with gzip, xz or zstd
+    /// PyTorch memory snapshots: .pickle, also compressed with gzip, xz, zstd or zip
     #[arg(value_name = "SNAPSHOT", required = true)]
     files: Vec<PathBuf>,
     /// The most that may be reserved, such as 24GiB; counts as a memory fraction does
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["capacity", "setting", "search"])]
     check: bool,
     /// Which device's trace to take; by default the first that has one
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "trace-device", value_name = "N")]
     device: Option<usize>,
     /// Print one line of JSON for each snapshot and nothing else
     #[arg(long)]
@@ -190,7 +190,7 @@ fn compared(name: &str, found: &Comparison) -> String {
         found.recorded_peak_reserved_bytes >> 20,
     );
     if let Some(index) = found.first_difference {
-        text += &format!("the first difference is at event {index}\n");
+        text += &format!("the first difference is at entry {index}\n");
     }
     for lack in &found.lacks {
         text += &format!("the trace lacks {lack}\n");

@@ -48,11 +48,14 @@ fn there_is_a_page_of_the_manual_for_the_command_and_each_subcommand() {
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
     assert!(said.stdout.contains(".TH wellspring 1"), "{}", said.stdout);
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(wellspring(&["man", "--dir", folder.path().to_str().unwrap()]).code, 0);
+    let pages = folder.path().join("share/man1");
+    assert_eq!(wellspring(&["man", "--dir", pages.to_str().unwrap()]).code, 0, "it is made");
     for name in ["wellspring.1", "wellspring-convert.1", "wellspring-replay.1"] {
-        assert!(folder.path().join(name).exists(), "{name}");
+        assert!(pages.join(name).exists(), "{name}");
     }
-    wellspring(&["man", "--dir", "/no/such/folder"]).check_failure(1, &["/no/such/folder"]);
+    let in_a_file = pages.join("wellspring.1/below");
+    let in_a_file = in_a_file.to_str().unwrap();
+    wellspring(&["man", "--dir", in_a_file]).check_failure(1, &["cannot be written to"]);
 }
 
 #[test]

@@ -62,8 +62,8 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
     }
     if let Some(best) = best.filter(|row| row.fits) {
         let recorded = recorded.map_or_else(String::new, |row| {
-            let event = row.out_of_memory_event.unwrap_or(0);
-            format!(", where the recorded {} runs out at event {event}", row.setting)
+            let entry = row.out_of_memory_event.unwrap_or(0);
+            format!(", where the recorded {} runs out at entry {entry}", row.setting)
         });
         return format!(
             "a setting fits: {} gets through {capacity} and reserves {}{}{recorded}",

@@ -54,7 +54,7 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum ReadError {
     /// There is no such file.
-    #[error("no such file")]
+    #[error("cannot be read: no such file")]
     NotFound,
     /// The path names a folder.
     #[error("is a folder, not a file")]

@@ -27,8 +27,8 @@ const HEAD_BYTES: u64 = 8;
 
 /// First bytes of things that are often taken for snapshots, and what to call them.
 const FOREIGN: &[(&[u8], &str)] = &[
-    (&MAGIC, "is a stream trace"),
-    (b"Thread,T", "is an RMM log"),
+    (&MAGIC, "is a stream trace, of which `wellspring convert` makes one"),
+    (b"Thread,T", "is an RMM log, of which `wellspring convert` makes one"),
     (b"PK\x03\x04", "is a zip archive, as torch.save() writes"),
     (b"PK\x05\x06", "is an empty zip archive"),
     (b"BZh", "is compressed with bzip2"),

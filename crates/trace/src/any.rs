@@ -55,12 +55,12 @@ pub fn read_any(
     options: &ReadOptions,
     progress: Option<Progress<'_>>,
 ) -> Result<AnyTrace, AnyError> {
-    let begins = kind_of(path)?;
-    if begins == Kind::Other {
-        return Ok(AnyTrace::Snapshot(pytorch::read_file(path, options, progress)?));
-    }
     let (file, total_bytes) = pytorch::open_file(path)?;
-    let input = Input::open(file, total_bytes, progress)?;
+    let mut input = Input::open(file, total_bytes, progress)?;
+    let begins = kind_of(&mut input);
+    if begins == Kind::Other {
+        return Ok(AnyTrace::Snapshot(pytorch::read_opened(input, path, options)?));
+    }
     let source = Decompressed { input, offset: 0 };
     let limited = source.take(options.decompressed_bytes_max);
     match begins {
@@ -77,20 +77,10 @@ enum Kind {
     Other,
 }
 
-fn kind_of(path: &Path) -> Result<Kind, ReadError> {
-    let (file, total_bytes) = pytorch::open_file(path)?;
-    let mut source = Decompressed { input: Input::open(file, total_bytes, None)?, offset: 0 };
-    let mut head = [0; MAGIC.len()];
-    let mut length = 0;
+fn kind_of(input: &mut Input<'_>) -> Kind {
     // What cannot even begin is left to the reader of snapshots, which says more.
-    while let Some(room @ [_, ..]) = head.get_mut(length..) {
-        match source.read(room) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => length += count,
-        }
-    }
-    let head = head.get(..length).unwrap_or_default();
-    Ok(if head.is_empty() {
+    let head = input.peek(MAGIC.len());
+    if head.is_empty() {
         Kind::Other
     } else if MAGIC.starts_with(head) {
         Kind::Trace
@@ -98,7 +88,7 @@ fn kind_of(path: &Path) -> Result<Kind, ReadError> {
         Kind::Log
     } else {
         Kind::Other
-    })
+    }
 }
 
 /// Decompressed bytes that merely end where a compressed file was cut.

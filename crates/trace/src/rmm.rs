@@ -35,6 +35,9 @@ pub enum LogError {
     /// The first line is another one.
     #[error("is not an RMM log: line 1 must be `{HEADER}`")]
     Foreign,
+    /// There is nothing after the first line.
+    #[error("is an RMM log without entries")]
+    Empty,
     /// A line is longer than any that RMM writes.
     #[error("is not a usable RMM log: line {line} is longer than {limit} bytes")]
     LongLine {
@@ -106,6 +109,9 @@ pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<Snapshot, LogErr
             return Err(LogError::TooMuchMemory { limit, line });
         }
         log.take(text, lines.line)?;
+    }
+    if count == 0 {
+        return Err(LogError::Empty);
     }
     let (device_traces, unknown_actions) = (vec![log.entries], log.unknown_actions);
     Ok(Snapshot { device_traces, unknown_actions, ..Snapshot::default() })

@@ -11,6 +11,8 @@ mod convert;
 mod devices;
 mod lines;
 mod pickle;
+#[cfg(unix)]
+mod pipes;
 mod report;
 mod shell;
 mod summary;

@@ -1,6 +1,7 @@
 //! From a file's bytes to a pickle's bytes: finds the compression by content and undoes it.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
@@ -48,6 +49,10 @@ pub(crate) struct Input<'a> {
     reader: Box<dyn Read + 'a>,
     compression: Option<&'static str>,
     file_ended: Rc<Cell<bool>>,
+    /// What [`Input::peek`] read and nobody was given yet.
+    peeked: VecDeque<u8>,
+    /// What kept it from reading more, for who reads that far.
+    failed: Option<ReadError>,
 }
 
 impl<'a> Input<'a> {
@@ -77,11 +82,45 @@ impl<'a> Input<'a> {
             Some(Compression::Zstd) => Box::new(ZstdFrames::new(whole)),
             None => Box::new(whole),
         };
-        Ok(Self { reader, compression: compression.map(Compression::name), file_ended })
+        Ok(Self {
+            reader,
+            compression: compression.map(Compression::name),
+            file_ended,
+            peeked: VecDeque::new(),
+            failed: None,
+        })
+    }
+
+    /// The first `bytes_max` decompressed bytes, or fewer where there are no more, which are read
+    /// again after. Only for who has read nothing yet.
+    ///
+    /// So a file is opened once, and may be a pipe.
+    pub(crate) fn peek(&mut self, bytes_max: usize) -> &[u8] {
+        let mut room = vec![0; bytes_max];
+        while self.peeked.len() < bytes_max && self.failed.is_none() {
+            let wanted = bytes_max - self.peeked.len();
+            let into = room.get_mut(..wanted).unwrap_or_default();
+            match self.read_on(into, 0) {
+                Ok(0) => break,
+                Ok(count) => self.peeked.extend(room.get(..count).unwrap_or_default()),
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        self.peeked.make_contiguous()
     }
 
     /// Reads up to `into.len()` decompressed bytes, of which `offset` were read before.
     pub(crate) fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        if !self.peeked.is_empty() {
+            return self.peeked.read(into).map_err(|source| ReadError::Io { source });
+        }
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.read_on(into, offset),
+        }
+    }
+
+    fn read_on(&mut self, into: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         loop {
             match self.reader.read(into) {
                 Ok(read_count) => return Ok(read_count),

@@ -79,14 +79,23 @@ pub fn read_file(
     progress: Option<Progress<'_>>,
 ) -> Result<Snapshot, ReadError> {
     let (file, total_bytes) = open_file(path)?;
-    let Fault { error, dict } = match judged(file, total_bytes, options, progress)? {
+    read_opened(Input::open(file, total_bytes, progress)?, path, options)
+}
+
+/// Reads the snapshot in the file at `path`, which is open as `input` at its first byte.
+pub(crate) fn read_opened(
+    input: Input<'_>,
+    path: &Path,
+    options: &ReadOptions,
+) -> Result<Snapshot, ReadError> {
+    let Fault { error, dict } = match judged(input, options)? {
         Ok(snapshot) => return Ok(snapshot),
         Err(fault) => fault,
     };
     // What cannot be read a second time, such as a pipe, does not tell where it was.
     let offset = dict.filter(|_| path.is_file()).and_then(|dict| {
         let (file, total_bytes) = open_file(path).ok()?;
-        machine(file, total_bytes, options, None).ok()?.offset_of_dict(dict)
+        machine(Input::open(file, total_bytes, None).ok()?, options).offset_of_dict(dict)
     });
     Err(match offset {
         Some(offset) => ReadError::InDict { fault: Box::new(error), offset },
@@ -131,27 +140,16 @@ pub fn read<'a, R: Read + 'a>(
     options: &ReadOptions,
     progress: Option<Progress<'a>>,
 ) -> Result<Snapshot, ReadError> {
-    judged(reader, total_bytes, options, progress)?.map_err(|fault| fault.error)
+    judged(Input::open(reader, total_bytes, progress)?, options)?.map_err(|fault| fault.error)
 }
 
 /// Runs the pickle, and judges its values.
-fn judged<'a, R: Read + 'a>(
-    reader: R,
-    total_bytes: u64,
-    options: &ReadOptions,
-    progress: Option<Progress<'a>>,
-) -> Result<Result<Snapshot, Fault>, ReadError> {
-    let outcome = machine(reader, total_bytes, options, progress)?.run()?;
+fn judged(input: Input<'_>, options: &ReadOptions) -> Result<Result<Snapshot, Fault>, ReadError> {
+    let outcome = machine(input, options).run()?;
     Ok(extract::snapshot(outcome))
 }
 
-fn machine<'a, R: Read + 'a>(
-    reader: R,
-    total_bytes: u64,
-    options: &ReadOptions,
-    progress: Option<Progress<'a>>,
-) -> Result<Machine<'a>, ReadError> {
-    let input = Input::open(reader, total_bytes, progress)?;
+fn machine<'a>(input: Input<'a>, options: &ReadOptions) -> Machine<'a> {
     let window = window::Window::new(input, options.decompressed_bytes_max);
-    Ok(Machine::new(window, heap::Heap::new(options.memory_bytes_max)))
+    Machine::new(window, heap::Heap::new(options.memory_bytes_max))
 }

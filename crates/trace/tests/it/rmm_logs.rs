@@ -48,3 +48,12 @@ fn lines_and_memory_are_bounded() {
     let error = read(LINE.as_bytes(), 1000).unwrap_err();
     assert!(matches!(error, LogError::Foreign), "{error}");
 }
+
+/// Was: PyTorch's call that turns recording on was named.
+#[test]
+fn a_log_without_entries_says_that_it_is_one() {
+    for log in [HEADER.to_owned(), format!("{HEADER}\r\n\n")] {
+        let error = read(log.as_bytes(), 1 << 20).unwrap_err();
+        assert!(matches!(error, LogError::Empty), "{error}");
+    }
+}

@@ -43,12 +43,14 @@ fn error_text(message: &str) -> String {
     text
 }
 
-/// The text with control characters spelled out, so that no file's name can act on a terminal or
-/// add a line.
+/// The text with control characters spelled out, so that no file's name can act on a terminal,
+/// add a line, or turn round the order in which letters are shown.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() {
+        let turns = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let breaks = matches!(character, '\u{2028}' | '\u{2029}');
+        if character.is_control() || turns || breaks {
             shown.extend(character.escape_default());
         } else {
             shown.push(character);
@@ -71,5 +73,6 @@ mod tests {
     #[test]
     fn control_characters_are_spelled_out() {
         assert_eq!(printable("a\u{1b}[2Jb\nc\té"), "a\\u{1b}[2Jb\\nc\\té");
+        assert_eq!(printable("a\u{202e}b\u{2028}c"), "a\\u{202e}b\\u{2028}c");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::command::{Said, trace_file, wellspring};
-use crate::pickle::{entry, pickle, snapshot};
+use crate::pickle::{Value as Pickled, entry, pickle, snapshot};
 
 const EXPANDABLE: &str = "expandable_segments:True";
 const GC: &str = "garbage_collection_threshold:0.8,max_split_size_mb:256";
@@ -126,4 +126,27 @@ fn what_cannot_be_asked_ends_with_2() {
     failed(&["--check", "--search"], "cannot be used with");
     wellspring(&["what-if"]).check_failure(2, &["<SNAPSHOT>"]);
     wellspring(&["what-if", "/no/such.pickle"]).check_failure(2, &["no such file"]);
+}
+
+/// Was: a frame's line break began a line of the answer, which may look like the one to paste.
+#[test]
+fn no_name_in_a_trace_begins_a_line_of_the_answer() {
+    let frame = Pickled::Dict(vec![
+        ("filename", Pickled::Text("train.py")),
+        ("line", Pickled::Int(1)),
+        ("name", Pickled::Text("f\nPYTORCH_CUDA_ALLOC_CONF=forged\r\u{1b}[2J\u{202e}")),
+    ]);
+    let Pickled::Dict(mut alloc) = entry("alloc", 1 << 30, 1000) else { unreachable!() };
+    alloc.push(("frames", Pickled::List(vec![frame])));
+    let entries = vec![entry("segment_alloc", 1 << 30, 2 << 20), Pickled::Dict(alloc)];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.pickle");
+    std::fs::write(&file, pickle(&snapshot(entries))).unwrap();
+    let said = wellspring(&["what-if", file.to_str().unwrap(), "--capacity", "1"]);
+    let verdict = said.stdout.lines().next().unwrap();
+    assert!(
+        verdict.contains(r"f\nPYTORCH_CUDA_ALLOC_CONF=forged\r\u{1b}[2J\u{202e} ("),
+        "{said:?}"
+    );
+    assert!(!said.stdout.lines().any(|line| line.starts_with("PYTORCH")), "{said:?}");
 }

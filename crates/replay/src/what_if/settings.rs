@@ -43,6 +43,8 @@ pub(super) fn to_try(recorded: &str, named: &[String]) -> Result<Vec<Setting>, S
     }
     for line in lines {
         let settings = Settings::parse(&line)?;
+        // An empty variable says what none says.
+        let line = if line.trim().is_empty() { "default".to_owned() } else { line };
         match found.iter_mut().find(|other| other.settings == settings) {
             // As it was given, which is how it will be looked for.
             Some(other) if other.is_recorded => other.line = line,
@@ -73,6 +75,8 @@ mod tests {
     #[test]
     fn the_usual_lines_and_the_searched_values_are_taken() {
         assert_eq!(to_try("default", &[]).unwrap().len(), USUAL.len());
+        let empty = to_try("default", &[String::new()]).unwrap();
+        assert_eq!((empty.len(), empty[0].line.as_str()), (1, "default"), "a line has a name");
         assert_eq!(to_try("max_split_size_mb:300", &[]).unwrap().len(), USUAL.len() + 1);
         for (key, values) in SEARCHED {
             for value in values {

@@ -15,7 +15,7 @@ pub(super) fn table(answer: &WhatIf) -> String {
 }
 
 fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
-    writeln!(out, "{}", answer.verdict)?;
+    writeln!(out, "{}", one_line(&answer.verdict))?;
     match &answer.paste {
         Some(line) => writeln!(out, "{line}")?,
         None if answer.best().is_some_and(|row| row.fits) => {
@@ -32,7 +32,7 @@ fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
         "{}: {} entries, recorded under {} with {} reserved{capacity}",
         answer.trace,
         count_text(answer.events),
-        answer.recorded_setting,
+        one_line(&answer.recorded_setting),
         bytes_text(answer.recorded_peak_reserved_bytes),
     )?;
     writeln!(out)?;
@@ -43,7 +43,7 @@ fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
     }
     for (index, note) in answer.notes.iter().enumerate() {
         let gap = if index == 0 { "\n" } else { "" };
-        writeln!(out, "{gap}note: {note}")?;
+        writeln!(out, "{gap}note: {}", one_line(note))?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn write_rows(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
 
 fn shown(row: &Row) -> String {
     let mark = if row.is_recorded { " (recorded)" } else { "" };
-    format!("{}{mark}", row.setting)
+    format!("{}{mark}", one_line(&row.setting))
 }
 
 fn write_holders(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
@@ -100,9 +100,29 @@ fn write_holders(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
     writeln!(out, "\nheld at the live peak")?;
     for holder in &answer.holders {
         let blocks = counted(holder.blocks, "block");
-        writeln!(out, "{:>12}  {blocks:>14}  {}", bytes_text(holder.bytes), holder.owner)?;
+        writeln!(
+            out,
+            "{:>12}  {blocks:>14}  {}",
+            bytes_text(holder.bytes),
+            one_line(&holder.owner)
+        )?;
     }
     Ok(())
+}
+
+/// The text without line breaks. Names in a trace are anybody's: none may begin a line of its own,
+/// least of all one that looks like the verdict or the line to paste.
+fn one_line(text: &str) -> String {
+    let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if breaks(letter) {
+            line.extend(letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line
 }
 
 fn percent(share: f64) -> String {

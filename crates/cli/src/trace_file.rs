@@ -24,6 +24,44 @@ pub(crate) fn read(file: &Path, bars: Bars) -> Result<AnyTrace, Failure> {
         .map_err(|error| Failure::bad_input(format_args!("{} {error}", shown(file))))
 }
 
+/// Refuses to write over the file that is read, under whatever name, or one result over another.
+pub(crate) fn refuse_overwriting(input: &Path, outputs: &[&Path]) -> Result<(), Failure> {
+    for (number, output) in outputs.iter().enumerate() {
+        if is_same_file(input, output) {
+            let file = shown(output);
+            return Err(Failure::bad_input(format_args!(
+                "{file} is what is read: write elsewhere"
+            )));
+        }
+        if outputs.iter().take(number).any(|earlier| is_same_file(earlier, output)) {
+            let file = shown(output);
+            return Err(Failure::bad_input(format_args!("{file} is to be written twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two names are of one file, or will be. Devices and pipes have no content to lose.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(first), Ok(second)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
+        let full = |path| std::path::absolute(path).ok();
+        return full(one).is_some_and(|one| full(other) == Some(one));
+    };
+    if !first.is_file() || !second.is_file() {
+        return false;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        // Hard links too.
+        first.dev() == second.dev() && first.ino() == second.ino()
+    }
+    #[cfg(not(unix))]
+    {
+        one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    }
+}
+
 /// Who owns what, as a command line says it.
 pub(crate) fn owner_pattern(text: Option<&str>) -> Result<Option<Regex>, Failure> {
     let compiled = text.map(|text| {

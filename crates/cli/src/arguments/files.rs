@@ -20,7 +20,7 @@ pub(crate) struct ConvertArguments {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<FormatName>,
     /// Which device's trace to take, where one is to be chosen; by default the first that has one
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "device", value_name = "N")]
     pub(crate) trace_device: Option<usize>,
     /// Which frames own what is allocated below them, matched against `file:line name`
     #[arg(long, value_name = "REGEX")]
@@ -50,7 +50,7 @@ pub(crate) struct SummaryArguments {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Which device; by default the first that has a trace
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "device", value_name = "N")]
     pub(crate) trace_device: Option<usize>,
     /// Which frames own what is allocated below them, matched against `file:line name`
     #[arg(long, value_name = "REGEX")]
@@ -76,7 +76,7 @@ pub(crate) struct DiffArguments {
     #[arg(value_name = "B")]
     pub(crate) after: PathBuf,
     /// Which device of both; by default the first that has a trace
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "device", value_name = "N")]
     pub(crate) trace_device: Option<usize>,
     /// Which frames own what is allocated below them, matched against `file:line name`
     #[arg(long, value_name = "REGEX")]

@@ -13,7 +13,7 @@ use crate::arguments::{ConvertArguments, FormatName};
 use crate::ending::{Ending, Failure};
 use crate::output;
 use crate::progress::Bars;
-use crate::trace_file::{device_of, owner_pattern, read, shown};
+use crate::trace_file::{device_of, owner_pattern, read, refuse_overwriting, shown};
 
 /// Stands for the standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -21,7 +21,9 @@ const STANDARD_OUTPUT: &str = "-";
 /// Converts as told.
 pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
     let format = format(arguments)?;
-    refuse_same_file(&arguments.input, &arguments.output)?;
+    if arguments.output != Path::new(STANDARD_OUTPUT) {
+        refuse_overwriting(&arguments.input, &[&arguments.output])?;
+    }
     let owner = owner_pattern(arguments.owner.as_deref())?;
     let bars = Bars::new(arguments.quiet);
     let mut read = read(&arguments.input, bars)?;
@@ -87,15 +89,6 @@ fn format(arguments: &ConvertArguments) -> Result<FormatName, Failure> {
             shown(&arguments.output)
         ))),
     }
-}
-
-fn refuse_same_file(input: &Path, output: &Path) -> Result<(), Failure> {
-    let (Ok(from), Ok(to)) = (input.canonicalize(), output.canonicalize()) else { return Ok(()) };
-    if from == to {
-        let file = shown(output);
-        return Err(Failure::bad_input(format_args!("{file} is what is read: write elsewhere")));
-    }
-    Ok(())
 }
 
 struct Work<'a> {

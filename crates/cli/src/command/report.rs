@@ -12,7 +12,7 @@ use crate::arguments::ReportArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
-use crate::trace_file::bytes_text;
+use crate::trace_file::{bytes_text, refuse_overwriting};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -27,6 +27,9 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
         let message = "the page and --json cannot both go to the standard output";
         return Err(Failure::bad_input(message));
     }
+    let outputs = [Some(&arguments.output), arguments.svg.as_ref(), arguments.png.as_ref()];
+    let outputs: Vec<&Path> = outputs.into_iter().flatten().map(PathBuf::as_path).collect();
+    refuse_overwriting(&arguments.file, outputs.get(usize::from(goes_to_stdout)..).unwrap_or(&[]))?;
     let bars = Bars::new(arguments.quiet);
     let trace = read(arguments, bars)?;
     let bar = bars.phase("drawing");

@@ -228,3 +228,17 @@ fn a_recorded_program_becomes_a_pickle_with_its_peaks() {
     let events = events["traceEvents"].as_array().unwrap();
     assert!(events.iter().any(|event| event["ph"] == "X" && event["pid"] == 2));
 }
+
+/// Was: only another spelling of the path was found out.
+#[test]
+fn a_hard_link_to_what_is_read_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, link] = ["a.pickle.zst", "b.pickle"].map(|name| folder.path().join(name));
+    std::fs::copy(trace_file("graphs"), &file).unwrap();
+    std::fs::hard_link(&file, &link).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    #[cfg(unix)]
+    convert(&file, &link, &[]).check_failure(2, &["b.pickle is what is read"]);
+    convert(&file, &file, &["--to", "csv"]).check_failure(2, &["is what is read"]);
+    assert!(std::fs::read(&file).unwrap() == before);
+}

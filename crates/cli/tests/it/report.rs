@@ -79,3 +79,24 @@ fn a_stream_trace_is_drawn_as_well() {
         report(&trace, &wrong).check_failure(2, &["stream trace", "leave out"]);
     }
 }
+
+/// Was: `-o` with the snapshot's own name put the page in its place.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, page] = ["a.pickle.zst", "a.html"].map(|name| folder.path().join(name));
+    std::fs::copy(trace_file("graphs"), &file).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    for to in [
+        &["-o", text(&file)][..],
+        &["-o", text(&page), "--svg", text(&file)],
+        &["-o", text(&page), "--png", text(&file)],
+        &["-o", "-", "--svg", text(&file)],
+    ] {
+        report(&file, to).check_failure(2, &["a.pickle.zst is what is read"]);
+    }
+    assert!(std::fs::read(&file).unwrap() == before);
+    let twice = ["-o", text(&page), "--svg", text(&page)];
+    report(&file, &twice).check_failure(2, &["a.html is to be written twice"]);
+    assert!(!page.exists());
+}

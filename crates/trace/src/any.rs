@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::chrome::{self, ChromeError};
+use crate::csv::{self, CsvError};
 use crate::pytorch::{self, Input, Progress, ReadError, ReadOptions, Snapshot};
 use crate::rmm::{self, LogError};
 use crate::stream_trace::{FormatError, MAGIC, Recording};
@@ -30,9 +32,15 @@ pub enum AnyError {
     /// It begins as a log of RMM, and goes on otherwise.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// It begins as CSV of this crate, and goes on otherwise.
+    #[error(transparent)]
+    Csv(#[from] CsvError),
+    /// It begins as JSON, and is no Chrome trace of this crate that can be read.
+    #[error(transparent)]
+    Chrome(#[from] ChromeError),
 }
 
-/// Reads the snapshot, stream trace or RMM log in the file at `path`, plain or compressed.
+/// Reads the snapshot, stream trace, RMM log, or CSV or Chrome trace of a snapshot, in the file at `path`, plain or compressed.
 ///
 /// # Errors
 /// Whatever keeps the file from being either; see [`AnyError`]. A stream trace that was cut is no
@@ -65,6 +73,8 @@ pub fn read_any(
     let limited = source.take(options.decompressed_bytes_max);
     match begins {
         Kind::Log => Ok(AnyTrace::Snapshot(rmm::read(limited, options.memory_bytes_max)?)),
+        Kind::Csv => Ok(AnyTrace::Snapshot(csv::read(limited, options.memory_bytes_max)?)),
+        Kind::Json => Ok(AnyTrace::Snapshot(chrome::read(limited, options.memory_bytes_max)?)),
         Kind::Trace | Kind::Other => Ok(AnyTrace::Recording(Recording::load(limited)?)),
     }
 }
@@ -74,6 +84,8 @@ pub fn read_any(
 enum Kind {
     Trace,
     Log,
+    Csv,
+    Json,
     Other,
 }
 
@@ -86,6 +98,10 @@ fn kind_of(input: &mut Input<'_>) -> Kind {
         Kind::Trace
     } else if rmm::HEADER.as_bytes().starts_with(head) {
         Kind::Log
+    } else if csv::BEGIN.starts_with(head) {
+        Kind::Csv
+    } else if head.starts_with(chrome::BEGIN) {
+        Kind::Json
     } else {
         Kind::Other
     }

@@ -5,7 +5,8 @@
 //! [`Operations`] lists its trace as numbered blocks and streams, beginning with the blocks that
 //! were alive before the trace began, and [`Summary`] says what PyTorch itself needed for it.
 //! A snapshot lacks the order between streams; [`stream_trace`] reads and writes traces that have
-//! it. [`read_any`] takes either, and RMM's logs.
+//! it. [`read_any`] takes either, RMM's logs, and snapshots that [`chrome`] and [`csv`]
+//! wrote.
 //!
 //! [`pytorch::write`], [`convert`], [`chrome`] and [`csv`] write what was read as other files;
 //! [`Digest`] says who holds memory at the peak, and [`compare`] what changed between two files.

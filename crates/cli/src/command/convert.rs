@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use trace::convert::{LeftOut, fill_segments, rewrite_recording, snapshot_of, write_recording};
+use trace::convert::{
+    LeftOut, beside_entries, fill_segments, rewrite_recording, snapshot_of, write_recording,
+};
 use trace::pytorch::{Snapshot, write};
 use trace::stream_trace::Recording;
 use trace::{AnyTrace, Pattern, chrome, csv};
@@ -135,11 +137,11 @@ impl Work<'_> {
             FormatName::Chrome => {
                 let trace = trace()?;
                 chrome::write_snapshot(snapshot, &trace, self.pattern, sink, Some(&mut progress))?;
-                Ok(Vec::new())
+                Ok(beside_entries(snapshot, Some(device), true))
             }
             FormatName::Csv => {
                 csv::write_snapshot(snapshot, chosen, self.pattern, sink, Some(&mut progress))?;
-                Ok(Vec::new())
+                Ok(beside_entries(snapshot, chosen, false))
             }
         }
     }

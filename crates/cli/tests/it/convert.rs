@@ -90,10 +90,33 @@ fn a_chrome_trace_has_every_block_and_its_end() {
 fn csv_has_a_line_for_each_entry_and_quotes_what_needs_it() {
     let (_folder, file, _) = converted("oom_frames", "csv");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.starts_with("index,time_us,device,action,address,bytes,stream,owner,detail\n"));
+    assert!(text.starts_with(
+        "index,time_us,device,action,address,bytes,stream,owner,detail,pool,context\n"
+    ));
     assert_eq!(text.lines().count(), 20_001);
     let oom: Vec<&str> = text.lines().filter(|line| line.contains(",oom,")).collect();
     assert_eq!(oom.len(), 1, "{oom:?}");
+}
+
+#[test]
+fn csv_and_chrome_traces_are_taken_wherever_a_file_of_any_kind_is() {
+    for ending in ["csv", "json"] {
+        let (folder, file, said) = converted("oom_frames", ending);
+        assert!(said.stderr.contains("cannot hold and lacks: 39 segments"), "{said:?}");
+        let back = folder.path().join("back.pickle");
+        assert_eq!(convert(&file, &back, &[]).code, 0);
+        let all = |snapshot: &Snapshot| {
+            let entries = snapshot.trace(None).unwrap().entries().iter();
+            entries.map(|it| (it.action, it.address, it.bytes, it.stream)).collect::<Vec<_>>()
+        };
+        assert!(all(&snapshot(&back)) == all(&snapshot(&trace_file("oom_frames"))), "{ending}");
+        let said = wellspring(&["summary", file.to_str().unwrap(), "--json"]);
+        assert_eq!(said.json()["by_owner"][0]["name"], "train.py:17 steps", "{ending}");
+        let page = folder.path().join("page.html");
+        let (file, page) = (file.to_str().unwrap(), page.to_str().unwrap());
+        assert_eq!(wellspring(&["report", file, "-o", page]).code, 0, "{ending}");
+        assert_eq!(wellspring(&["diff", file, file]).code, 0, "{ending}");
+    }
 }
 
 #[test]

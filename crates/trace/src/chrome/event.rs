@@ -2,6 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 
+use super::keep::KEY;
+
 /// A file under way.
 #[derive(Debug)]
 pub(super) struct Events<W: Write> {
@@ -26,15 +28,21 @@ pub(super) enum Argument<'a> {
 }
 
 impl<W: Write> Events<W> {
-    pub(super) fn begin(sink: W, begin_us: i64) -> io::Result<Self> {
+    pub(super) fn begin(sink: W, begin_us: i64, mark: &str) -> io::Result<Self> {
         let mut sink = BufWriter::with_capacity(64 << 10, sink);
         sink.write_all(b"{\"displayTimeUnit\":\"ms\",\"otherData\":{\"unix_us_at_0\":\"")?;
-        write!(sink, "{begin_us}\"}},\"traceEvents\":[")?;
+        write!(sink, "{begin_us}\",\"{KEY}\":\"{mark}\"}},\"traceEvents\":[")?;
         Ok(Self { sink, begin_us, is_first: true })
     }
 
-    pub(super) fn end(mut self) -> io::Result<()> {
-        self.sink.write_all(b"\n]}\n")?;
+    /// Ends the list of events, and lets `more` write other keys of the file.
+    pub(super) fn end(
+        mut self,
+        more: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.sink.write_all(b"\n]")?;
+        more(&mut self.sink)?;
+        self.sink.write_all(b"}\n")?;
         self.sink.flush()
     }
 

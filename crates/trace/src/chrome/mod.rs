@@ -5,9 +5,12 @@
 //! Of a stream trace, process 2 is what the host submitted, a row for each stream, with an arrow
 //! from each record to the waits for it, and process 3 what the device did, where it was timed.
 //! Times count from the first entry; `otherData` has its Unix time.
+//! Behind the events of a snapshot stand its entries, with which `read` reads the file again.
 
 mod event;
+mod keep;
 mod memory;
+mod read;
 mod streams;
 
 use std::io::{self, Write};
@@ -18,6 +21,10 @@ use crate::pytorch::{DeviceTrace, Snapshot, WriteProgress};
 use crate::stream_trace::Recording;
 
 use event::Events;
+pub use read::{ChromeError, read};
+
+/// How a file that may be one of these begins.
+pub(crate) const BEGIN: &[u8] = b"{";
 
 /// Writes the trace of one device of `snapshot`. `owner` is the pattern that
 /// [`crate::Owners::new`] takes. Memory is bounded by the blocks in use and the distinct owners.
@@ -32,9 +39,9 @@ pub fn write_snapshot<W: Write>(
     progress: Option<WriteProgress<'_>>,
 ) -> io::Result<()> {
     let begin_us = trace.entries().first().map_or(0, |entry| entry.time_us);
-    let mut events = Events::begin(sink, begin_us)?;
+    let mut events = Events::begin(sink, begin_us, keep::SNAPSHOT_MARK)?;
     memory::write(&mut events, snapshot, trace, owner, progress)?;
-    events.end()
+    events.end(|sink| keep::write(sink, snapshot, trace.device(), trace.entries()))
 }
 
 /// Writes a stream trace: its memory as that of the snapshot that [`snapshot_of`] makes, and its
@@ -49,11 +56,11 @@ pub fn write_recording<W: Write>(
     progress: Option<WriteProgress<'_>>,
 ) -> io::Result<()> {
     let begin_us = i64::try_from(recording.unix_ns / 1000).unwrap_or(0);
-    let mut events = Events::begin(sink, begin_us)?;
+    let mut events = Events::begin(sink, begin_us, keep::RECORDING_MARK)?;
     let (snapshot, _) = snapshot_of(recording);
     if let Ok(trace) = snapshot.trace(None) {
         memory::write(&mut events, &snapshot, &trace, owner, progress)?;
     }
     streams::write(&mut events, recording)?;
-    events.end()
+    events.end(|_| Ok(()))
 }

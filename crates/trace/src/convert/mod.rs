@@ -2,7 +2,8 @@
 //!
 //! [`snapshot_of`] makes a snapshot, which PyTorch's tools read, of a stream trace;
 //! [`write_recording`] makes a stream trace of a snapshot's device. [`rewrite_recording`] only
-//! writes a stream trace once more. [`fill_segments`] makes up the segments that a log lacks.
+//! writes a stream trace once more. [`fill_segments`] makes up the segments that a log lacks;
+//! [`beside_entries`] counts what CSV and Chrome traces lack.
 
 mod fill;
 mod from_recording;
@@ -19,6 +20,8 @@ pub use from_recording::snapshot_of;
 pub use rewrite::rewrite_recording;
 pub use to_recording::write_recording;
 
+use crate::pytorch::{Action, Snapshot};
+
 /// Something that a conversion left out, and how many of it there were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftOut {
@@ -32,6 +35,42 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.count, self.what)
     }
+}
+
+/// What the entries of a snapshot, or of one of its devices, lack when they stand alone; as in CSV,
+/// where of a stack there is only the owner of an allocation, or with whole stacks.
+#[must_use]
+pub fn beside_entries(
+    snapshot: &Snapshot,
+    device: Option<usize>,
+    has_stacks: bool,
+) -> Vec<LeftOut> {
+    let chosen = |number: usize| device.is_none_or(|device| device == number);
+    let segments = snapshot.segments.iter().filter(|it| chosen(it.device)).count();
+    let annotations = snapshot.annotations.iter().filter(|it| it.device.is_none_or(chosen)).count();
+    let host_entries: usize = snapshot.host_traces.iter().map(Vec::len).sum();
+    let mut frames = 0;
+    let mut entries_of_others = 0;
+    for (number, entries) in snapshot.device_traces.iter().enumerate() {
+        if !chosen(number) {
+            entries_of_others += entries.len();
+        } else if !has_stacks {
+            let stacks = entries.iter().filter_map(|entry| Some((entry, entry.stack?)));
+            frames += stacks
+                .map(|(entry, stack)| {
+                    let kept = usize::from(entry.action == Action::Alloc);
+                    snapshot.stacks.frames(stack).len().saturating_sub(kept)
+                })
+                .sum::<usize>();
+        }
+    }
+    left_out(&[
+        ("segments", segments),
+        ("annotations", annotations),
+        ("frames beside the owner of an allocation", frames),
+        ("entries of other devices", entries_of_others),
+        ("segments and entries of pinned memory", snapshot.host_segments.len() + host_entries),
+    ])
 }
 
 /// Counts of what is left out, without those that are 0.

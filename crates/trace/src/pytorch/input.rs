@@ -12,6 +12,8 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::Progress;
 use super::error::ReadError;
+use crate::chrome::BEGIN as JSON_BEGIN;
+use crate::csv::BEGIN as CSV_BEGIN;
 use crate::rmm::HEADER;
 use crate::stream_trace::MAGIC;
 
@@ -30,6 +32,7 @@ const HEAD_BYTES: u64 = 8;
 const FOREIGN: &[(&[u8], &str)] = &[
     (&MAGIC, "is a stream trace, of which `wellspring convert` makes one"),
     (b"Thread,T", "is an RMM log, of which `wellspring convert` makes one"),
+    (b"index,ti", "is CSV of a trace; of a snapshot's, `wellspring convert` makes one"),
     (b"PK\x03\x04", "is a zip archive, as torch.save() writes"),
     (b"PK\x05\x06", "is an empty zip archive"),
     (b"BZh", "is compressed with bzip2"),
@@ -180,9 +183,9 @@ fn recognize(head: &[u8]) -> Result<Option<Compression>, ReadError> {
     if let [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] = head {
         return Ok(Some(Compression::Zstd));
     }
-    // A stream trace or a log may be plain too; who wants a pickle finds out when it asks for one.
-    let is_log = HEADER.as_bytes().starts_with(head);
-    if head.is_empty() || !(MAGIC.starts_with(head) || is_log) {
+    // Traces of other kinds may be plain too; who wants a pickle finds out when it asks for one.
+    let is_other = [&MAGIC, HEADER.as_bytes(), CSV_BEGIN].iter().any(|it| it.starts_with(head));
+    if head.is_empty() || !(is_other || head.starts_with(JSON_BEGIN)) {
         check_pickle_start(head)?;
     }
     Ok(None)

@@ -23,6 +23,7 @@ mod packed;
 mod pickler;
 mod pools;
 mod raw_entry;
+pub(crate) mod rebuild;
 mod snapshot;
 mod stacks;
 mod window;
@@ -46,8 +47,8 @@ pub use snapshot::{
 };
 pub(crate) use stacks::StacksBuilder;
 pub use stacks::{Frame, StackId, Stacks, TextId, Texts};
-pub(crate) use writer::action_text;
 pub use writer::{WriteProgress, write};
+pub(crate) use writer::{action_text, pool_id};
 
 /// Told how far reading has come: bytes of the file read, and bytes it has (0 if not known).
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

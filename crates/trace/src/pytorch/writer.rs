@@ -364,6 +364,11 @@ impl Sums {
 }
 
 /// How a file spells `action`.
+/// Both numbers of an entry's pool.
+pub(crate) fn pool_id(snapshot: &Snapshot, entry: &Entry) -> Option<(u64, u64)> {
+    entry.pool.map(|pool| snapshot.pools.get(pool))
+}
+
 pub(crate) fn action_text(snapshot: &Snapshot, action: Action) -> &str {
     match action {
         Action::Alloc => "alloc",

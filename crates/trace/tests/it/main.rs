@@ -16,6 +16,7 @@ mod pickle;
 mod random;
 mod real_traces;
 mod reports;
+mod reread;
 mod rmm_logs;
 mod shapes;
 mod straight;

@@ -1,4 +1,5 @@
-//! Writes a trace as CSV: one line for each entry, in the same columns for either kind of trace.
+//! Writes a trace as CSV: one line for each entry, in the same columns for either kind of trace,
+//! and two more for a snapshot, whose CSV is read again by `read`.
 //!
 //! | column | what |
 //! | --- | --- |
@@ -11,6 +12,8 @@
 //! | `stream` | the handle, or the driver's identity of the stream, in hexadecimal |
 //! | `owner` | of a snapshot's `alloc` its owner (see [`Owners`]), else the place in the source |
 //! | `detail` | what else there is: metadata, a name, an event, a value |
+//! | `pool` | of a snapshot, where known: both numbers of the pool, as `0:1` |
+//! | `context` | of a snapshot: what was being compiled |
 //!
 //! Actions of a stream trace: `stream`, `stream_end`, `launch`, `copy`, `fill`, `host_function`,
 //! `graph_launch`, `unknown_work`, `device_time`, `record`, `wait`, `synchronize`, `passed`,
@@ -19,16 +22,29 @@
 //!
 //! Quoting is that of RFC 4180, lines end in a line feed.
 
+mod read;
+
 use std::io::{self, Write};
 
+pub use read::{CsvError, read};
+
 use crate::owner::{OpenAnnotations, Owners, Pattern};
-use crate::pytorch::{Action, Entry, Snapshot, WriteProgress, action_text};
+use crate::pytorch::{Action, Entry, Snapshot, TextId, WriteProgress, action_text, pool_id};
 use crate::stream_trace::{Item, OperationKind, PlaceNumber, Recording, Subject};
 use crate::{BlockNumber, StreamNumber};
 
-/// The first line's cells.
+/// How all of it begins.
+pub(crate) const BEGIN: &[u8] = b"index,time_us,device,action,";
+
+/// The first line's cells of a stream trace.
 pub const COLUMNS: [&str; 9] =
     ["index", "time_us", "device", "action", "address", "bytes", "stream", "owner", "detail"];
+
+/// The first line's cells of a snapshot.
+pub const SNAPSHOT_COLUMNS: [&str; 11] = [
+    "index", "time_us", "device", "action", "address", "bytes", "stream", "owner", "detail",
+    "pool", "context",
+];
 
 const TOLD_ENTRIES: usize = 1 << 14;
 
@@ -44,12 +60,15 @@ pub fn write_snapshot<W: Write>(
     sink: W,
     mut progress: Option<WriteProgress<'_>>,
 ) -> io::Result<()> {
-    let mut writer = begin(sink)?;
+    let mut writer = begin(sink, &SNAPSHOT_COLUMNS)?;
     let mut owners = Owners::new(snapshot, owner);
     let chosen = |number: usize| device.is_none_or(|device| device == number);
     let traces = || snapshot.device_traces.iter().enumerate().filter(|(it, _)| chosen(*it));
     let all = traces().map(|(_, entries)| entries.len()).sum();
     let mut written = 0_usize;
+    let text = |text: Option<TextId>| {
+        text.map_or_else(String::new, |text| snapshot.texts.get(text).to_owned())
+    };
     for (device, entries) in traces() {
         let mut annotations = OpenAnnotations::new(snapshot, device);
         for (index, entry) in entries.iter().enumerate() {
@@ -72,7 +91,10 @@ pub fn write_snapshot<W: Write>(
                 entry.bytes.to_string(),
                 entry.stream.to_string(),
                 owner.map_or_else(String::new, |owner| owner.trim_end().to_owned()),
-                detail(snapshot, entry),
+                text(entry.metadata),
+                pool_id(snapshot, entry)
+                    .map_or_else(String::new, |it| format!("{}:{}", it.0, it.1)),
+                text(entry.compile_context),
             ];
             writer.write_record(&cells).map_err(io_error)?;
         }
@@ -90,9 +112,9 @@ fn io_error(error: csv::Error) -> io::Error {
     io::Error::other("a line has other columns than the first")
 }
 
-fn begin<W: Write>(sink: W) -> io::Result<csv::Writer<W>> {
+fn begin<W: Write>(sink: W, columns: &[&str]) -> io::Result<csv::Writer<W>> {
     let mut writer = csv::Writer::from_writer(sink);
-    writer.write_record(COLUMNS).map_err(io_error)?;
+    writer.write_record(columns).map_err(io_error)?;
     Ok(writer)
 }
 
@@ -113,13 +135,6 @@ fn address(entry: &Entry) -> String {
     }
 }
 
-fn detail(snapshot: &Snapshot, entry: &Entry) -> String {
-    let texts = [entry.metadata, entry.compile_context];
-    let texts: Vec<&str> =
-        texts.into_iter().flatten().map(|text| snapshot.texts.get(text)).collect();
-    texts.join(" ")
-}
-
 fn hexadecimal(number: u64) -> String {
     format!("{number:#x}")
 }
@@ -133,7 +148,7 @@ pub fn write_recording<W: Write>(
     sink: W,
     mut progress: Option<WriteProgress<'_>>,
 ) -> io::Result<()> {
-    let mut writer = begin(sink)?;
+    let mut writer = begin(sink, &COLUMNS)?;
     let mut lines = Lines { recording, blocks: Vec::new() };
     for (index, entry) in recording.entries.iter().enumerate() {
         if index.is_multiple_of(TOLD_ENTRIES)

@@ -1,8 +1,9 @@
 //! Work that reacts to the device: each job says when it is done, and its result starts the next.
 //!
-//! Jobs of different lengths are queued on streams of their own. A host function at the end of
-//! each sends a message; the host takes them as they come and queues the second stage of whichever
-//! job came first. Nothing is asked in a loop and no thread waits for one particular job.
+//! Jobs of different lengths are queued on streams of their own, and begin together. A host
+//! function at the end of each sends a message; the host takes them as they come and queues the
+//! second stage of whichever job came first. Nothing is asked in a loop and no thread waits for one
+//! particular job.
 #![expect(clippy::print_stdout, reason = "an example says what it shows")]
 
 use std::error::Error;
@@ -39,16 +40,20 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         stream.launch_host_function(report)
     };
 
+    // However slowly this thread queues them, the jobs begin when all of them are queued.
+    let start = kernels.gates(1)?;
     let mut jobs = Vec::new();
     for number in 0..JOBS {
         let stream = runtime.create_stream()?;
         let mut buffer = DeviceBuffer::<u32>::new(&runtime, &stream, LEN)?;
+        let _held = start.close(&stream, 0)?;
         // The first job is the longest, so it should be the last to end.
         let _busy = kernels.spin(&stream, u64::from(JOBS - number) * STEP_NANOSECONDS)?;
         let _filled = kernels.fill_u32(&stream, &mut buffer, number)?;
         let _announced = announce(&stream, jobs.len(), 1)?;
         jobs.push((stream, buffer));
     }
+    start.open_all();
 
     let mut first_stage_order = Vec::new();
     let mut right = true;

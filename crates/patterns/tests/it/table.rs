@@ -88,9 +88,11 @@ fn a_slow_side_does_not_hold_up_the_main_stream() {
     check_time(Pattern::SlowSide, 1_050);
 }
 
+/// A wait for the gated stream would more than double the time. The default is above its bound
+/// there, where a growth that makes a run longer may wait behind what the gate had held up.
 #[test]
 fn nobody_waits_for_a_gate_of_the_host() {
-    check_time(Pattern::HostGate, 1_050);
+    check_time(Pattern::HostGate, 1_080);
 }
 
 /// The default's time is within 2 % of the best that any bound reaches, and its memory at most

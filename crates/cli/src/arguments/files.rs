@@ -43,19 +43,16 @@ pub(crate) enum FormatName {
     Csv,
 }
 
-/// What `summary` is told.
+/// How holders are found and told.
 #[derive(Debug, Args)]
-pub(crate) struct SummaryArguments {
-    /// A PyTorch memory snapshot, a stream trace or an RMM log, also compressed
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Which device; by default the first that has a trace
+pub(crate) struct HoldersArguments {
+    /// Which device, of every file; by default the first that has a trace
     #[arg(long, visible_alias = "device", value_name = "N")]
     pub(crate) trace_device: Option<usize>,
     /// Which frames own what is allocated below them, matched against `file:line name`
     #[arg(long, value_name = "REGEX")]
     pub(crate) owner: Option<String>,
-    /// How many of the biggest holders are listed
+    /// How many of the biggest holders, or of those that grew or shrank most, are listed
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
     /// Print one line of JSON and nothing else
@@ -64,6 +61,17 @@ pub(crate) struct SummaryArguments {
     /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// What `summary` is told.
+#[derive(Debug, Args)]
+pub(crate) struct SummaryArguments {
+    /// A PyTorch memory snapshot, a stream trace or an RMM log, also compressed
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// What both commands are told alike.
+    #[command(flatten)]
+    pub(crate) holders: HoldersArguments,
 }
 
 /// What `diff` is told.
@@ -75,21 +83,9 @@ pub(crate) struct DiffArguments {
     /// The file after
     #[arg(value_name = "B")]
     pub(crate) after: PathBuf,
-    /// Which device of both; by default the first that has a trace
-    #[arg(long, visible_alias = "device", value_name = "N")]
-    pub(crate) trace_device: Option<usize>,
-    /// Which frames own what is allocated below them, matched against `file:line name`
-    #[arg(long, value_name = "REGEX")]
-    pub(crate) owner: Option<String>,
-    /// How many of those that grew or shrank most are listed
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) top: usize,
-    /// Print one line of JSON and nothing else
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    /// What both commands are told alike.
+    #[command(flatten)]
+    pub(crate) holders: HoldersArguments,
 }
 
 /// What `record` is told.

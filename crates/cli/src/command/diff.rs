@@ -22,17 +22,17 @@ const SCHEMA: u32 = 1;
 
 /// Compares two files as told.
 pub(crate) fn run(arguments: &DiffArguments) -> crate::Outcome {
-    let owner = owner_pattern(arguments.owner.as_deref())?;
-    let bars = Bars::new(arguments.quiet);
+    let owner = owner_pattern(arguments.holders.owner.as_deref())?;
+    let bars = Bars::new(arguments.holders.quiet);
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
     let pattern: Option<Pattern<'_>> = owner.is_some().then_some(&matches);
     let before = Side::read(&arguments.before, arguments, pattern, bars)?;
     let after = Side::read(&arguments.after, arguments, pattern, bars)?;
     let told = Told::new(&before, &after);
-    let text = if arguments.json {
+    let text = if arguments.holders.json {
         serde_json::to_string(&told).map_err(Failure::faulty)? + "\n"
     } else {
-        told.to_text(arguments.top)
+        told.to_text(arguments.holders.top)
     };
     output::result(&text)?;
     Ok(Ending::Done)
@@ -64,7 +64,7 @@ impl Side {
                 (snapshot_of(&recording).0, settings_of_recording(&recording))
             }
         };
-        let device = device_of(&snapshot, arguments.trace_device);
+        let device = device_of(&snapshot, arguments.holders.trace_device);
         let digest = Digest::new(&snapshot, device, pattern);
         if digest.summary.is_none() && digest.segments.count == 0 {
             return Err(Failure::bad_input(format_args!(

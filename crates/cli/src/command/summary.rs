@@ -21,8 +21,8 @@ const RECORDING_CALL: &str = "torch.cuda.memory._record_memory_history()";
 
 /// Sums up a file as told.
 pub(crate) fn run(arguments: &SummaryArguments) -> crate::Outcome {
-    let owner = owner_pattern(arguments.owner.as_deref())?;
-    let bars = Bars::new(arguments.quiet);
+    let owner = owner_pattern(arguments.holders.owner.as_deref())?;
+    let bars = Bars::new(arguments.holders.quiet);
     let read = read(&arguments.file, bars)?;
     let _bar = bars.phase("counting");
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
@@ -34,10 +34,10 @@ pub(crate) fn run(arguments: &SummaryArguments) -> crate::Outcome {
         }
         AnyTrace::Recording(recording) => Told::of_recording(recording, arguments, pattern),
     };
-    let text = if arguments.json {
+    let text = if arguments.holders.json {
         serde_json::to_string(&told).map_err(Failure::faulty)? + "\n"
     } else {
-        told.to_text(arguments.top)
+        told.to_text(arguments.holders.top)
     };
     output::result(&text)?;
     Ok(Ending::Done)
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &SummaryArguments) -> crate::Outcome {
 
 /// A device that is asked for must be in the file, with a trace or with segments.
 fn check_device(snapshot: &Snapshot, arguments: &SummaryArguments) -> Result<(), Failure> {
-    let Some(device) = arguments.trace_device else { return Ok(()) };
+    let Some(device) = arguments.holders.trace_device else { return Ok(()) };
     let held = snapshot.segments.iter().any(|segment| segment.device == device);
     if held || snapshot.trace(Some(device)).is_ok() {
         return Ok(());
@@ -213,7 +213,7 @@ impl Told {
         arguments: &SummaryArguments,
         pattern: Option<Pattern<'_>>,
     ) -> Self {
-        let device = device_of(snapshot, arguments.trace_device);
+        let device = device_of(snapshot, arguments.holders.trace_device);
         let digest = Digest::new(snapshot, device, pattern);
         let (holders_at, holders_time_us) = match digest.holders.moment {
             Moment::Peak { time_us } => ("peak", Some(time_us)),

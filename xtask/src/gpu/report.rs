@@ -24,8 +24,10 @@ mod plot;
 mod stress;
 mod threads;
 
-/// The example that shares buffers with cudarc.
-const BESIDE_CUDARC: &str = "lost_reader";
+/// The examples whose words are part of the page, each with its heading: the one that takes the
+/// advice from its own recording, and the one that shares buffers with cudarc.
+const QUOTED_EXAMPLES: [(&str, &str); 2] =
+    [("advice_taken", "## Advice taken"), ("lost_reader", "## Beside cudarc")];
 /// The name in the line that says why nothing was checked.
 const ABSENT: &str = "absent";
 
@@ -125,7 +127,7 @@ fn render(outcome: &Outcome) -> Result<String> {
     programs(&mut page, "## Benches that ran", &outcome.benches);
     programs(&mut page, "## Programs of patterns", &outcome.patterns);
     programs(&mut page, "## Examples", &outcome.examples);
-    beside_cudarc(&mut page, &outcome.example_words);
+    quoted(&mut page, &outcome.example_words);
     Ok(page.into_text())
 }
 
@@ -315,13 +317,15 @@ fn medians(page: &mut Page, all: &[Median]) {
     page.table(&columns, &rows);
 }
 
-/// What the example said that shares buffers with cudarc.
-fn beside_cudarc(page: &mut Page, text: &str) {
-    let lines = words_of(text, BESIDE_CUDARC);
-    if !lines.is_empty() {
-        page.heading("## Beside cudarc");
-        page.sentence(&format!("What the example `{BESIDE_CUDARC}` said."));
-        page.code(lines.into_iter());
+/// What examples said that measure something.
+fn quoted(page: &mut Page, text: &str) {
+    for (example, heading) in QUOTED_EXAMPLES {
+        let lines = words_of(text, example);
+        if !lines.is_empty() {
+            page.heading(heading);
+            page.sentence(&format!("What the example `{example}` said."));
+            page.code(lines.into_iter());
+        }
     }
 }
 

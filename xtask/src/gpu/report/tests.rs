@@ -97,6 +97,7 @@ fn results() -> (PathBuf, Results) {
         "median_ns 60.00 59.00 61.00 pair/ours\nmedian_ns 12.00 11.00 13.00 pair/mimalloc";
     results.append(BENCHES, &format!("== hot_path: exit 0 after 3.00 s\n{medians}")).unwrap();
     let examples = "== overlap: exit 0 after 0.10 s\nsaid: so\n\n\
+                    == advice_taken: exit 0 after 3.00 s\ntime 0.5 % from it\n\n\
                     == lost_reader: exit 0 after 2.00 s\nlost in 0 of 20 rounds\n";
     results.append(EXAMPLES, examples).unwrap();
     (folder, results)
@@ -131,6 +132,7 @@ fn the_page_holds_every_result() {
         "More reserved than PyTorch's recorded peak: large.",
         "| pair/ours | 60.0 | 59.0 to 61.0 | 5.00 |",
         "| overlap | exit 0 after 0.10 s |",
+        "said.\n\n```text\ntime 0.5 % from it\n```",
         "```text\nlost in 0 of 20 rounds\n```",
     ] {
         assert!(page.contains(expected), "{expected} is missing in\n{page}");
@@ -161,7 +163,7 @@ fn fewer_than_were_packed_is_refused_and_no_page_is_written() {
         (Packed { tests: 3, ..Packed::default() }, "3 tests were packed and 2 ran"),
         (Packed { replays: 3, ..Packed::default() }, "3 replays were packed and 2 ran"),
         (Packed { benches: 2, ..Packed::default() }, "2 benches were packed and 1 ran"),
-        (Packed { examples: 3, ..Packed::default() }, "3 examples were packed and 2 ran"),
+        (Packed { examples: 4, ..Packed::default() }, "4 examples were packed and 3 ran"),
         (Packed { patterns: 2, ..Packed::default() }, "2 patterns were packed and 1 ran"),
         (Packed { random: 2, ..Packed::default() }, "2 random programs were packed and 1 ran"),
         (Packed { sanitized: 3, ..Packed::default() }, "3 sanitized tests were packed and 2 ran"),

@@ -40,7 +40,8 @@ pub enum AnyError {
     Chrome(#[from] ChromeError),
 }
 
-/// Reads the snapshot, stream trace, RMM log, or CSV or Chrome trace of a snapshot, in the file at `path`, plain or compressed.
+/// Reads the snapshot, stream trace or RMM log in the file at `path`, or the CSV or Chrome trace
+/// that this crate wrote of one, plain or compressed.
 ///
 /// # Errors
 /// Whatever keeps the file from being either; see [`AnyError`]. A stream trace that was cut is no
@@ -73,9 +74,11 @@ pub fn read_any(
     let limited = source.take(options.decompressed_bytes_max);
     match begins {
         Kind::Log => Ok(AnyTrace::Snapshot(rmm::read(limited, options.memory_bytes_max)?)),
-        Kind::Csv => Ok(AnyTrace::Snapshot(csv::read(limited, options.memory_bytes_max)?)),
-        Kind::Json => Ok(AnyTrace::Snapshot(chrome::read(limited, options.memory_bytes_max)?)),
-        Kind::Trace | Kind::Other => Ok(AnyTrace::Recording(Recording::load(limited)?)),
+        Kind::Csv => Ok(csv::read(limited, options.memory_bytes_max)?),
+        Kind::Json => Ok(chrome::read(limited, options.memory_bytes_max)?),
+        Kind::Trace | Kind::Other => {
+            Ok(AnyTrace::Recording(Recording::load_within(limited, options.memory_bytes_max)?))
+        }
     }
 }
 

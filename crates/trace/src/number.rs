@@ -2,6 +2,7 @@
 
 /// A block of a trace, counted from 0 in the order of allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct BlockNumber(pub u32);
 
 impl BlockNumber {
@@ -14,6 +15,7 @@ impl BlockNumber {
 
 /// A stream of a trace, counted from 0 in the order of first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamNumber(pub u32);
 
 impl StreamNumber {

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use trace::convert::{
-    LeftOut, beside_entries, fill_segments, rewrite_recording, snapshot_of, write_recording,
+    LeftOut, beside_entries, beside_items, fill_segments, rewrite_recording, snapshot_of,
+    write_recording,
 };
 use trace::pytorch::{Snapshot, write};
 use trace::stream_trace::Recording;
@@ -161,11 +162,11 @@ impl Work<'_> {
             }
             FormatName::Chrome => {
                 chrome::write_recording(recording, self.pattern, sink, Some(&mut progress))?;
-                Ok(Vec::new())
+                Ok(beside_items(recording))
             }
             FormatName::Csv => {
                 csv::write_recording(recording, sink, Some(&mut progress))?;
-                Ok(Vec::new())
+                Ok(beside_items(recording))
             }
         }
     }

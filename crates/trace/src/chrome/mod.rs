@@ -1,16 +1,17 @@
-//! Writes traces in Chrome's trace-event format, which ui.perfetto.dev opens.
+//! Writes traces in Chrome's trace-event format, which ui.perfetto.dev opens, and reads them again.
 //!
 //! Process 1 is the device's memory: counters of what is reserved, and for each stream of what is
 //! allocated and pending; a slice for the life of each block, with its size, stream and owner.
 //! Of a stream trace, process 2 is what the host submitted, a row for each stream, with an arrow
 //! from each record to the waits for it, and process 3 what the device did, where it was timed.
 //! Times count from the first entry; `otherData` has its Unix time.
-//! Behind the events of a snapshot stand its entries, with which `read` reads the file again.
+//! Behind the events stand the entries themselves, with which `read` reads the file again.
 
 mod event;
 mod keep;
 mod memory;
 mod read;
+mod read_recording;
 mod streams;
 
 use std::io::{self, Write};
@@ -62,5 +63,5 @@ pub fn write_recording<W: Write>(
         memory::write(&mut events, &snapshot, &trace, owner, progress)?;
     }
     streams::write(&mut events, recording)?;
-    events.end(|_| Ok(()))
+    events.end(|sink| keep::write_recording(sink, recording))
 }

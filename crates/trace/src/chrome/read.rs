@@ -1,4 +1,4 @@
-//! Reads the Chrome traces of snapshots that this crate writes; see `keep` for what they hold.
+//! Reads the Chrome traces that this crate writes; see `keep` for what they hold.
 //!
 //! Events are passed over one by one as they are read. A file without our mark ahead of its
 //! events is refused there, however long it is.
@@ -11,8 +11,11 @@ use serde::de::{
 };
 
 use super::keep::{KEY, RECORDING_MARK, SNAPSHOT_MARK};
+use super::read_recording;
+use crate::AnyTrace;
+use crate::pytorch::StackId;
 use crate::pytorch::rebuild::{DEVICE_MAX, Line, Rebuilder, Refusal};
-use crate::pytorch::{Snapshot, StackId};
+use crate::stream_trace::{Builder, Ending};
 
 /// The most bytes that one text may have.
 const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -23,18 +26,15 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 pub enum ChromeError {
     /// Somebody else wrote it.
     #[error(
-        "is JSON, but no Chrome trace that `convert` wrote of a snapshot\n\
-         traces of other tools lack what a snapshot needs; give the file it was made from"
+        "is JSON, but no Chrome trace that `convert` wrote\n\
+         traces of other tools lack what is needed here; give the file it was made from"
     )]
     Foreign,
-    /// It is a stream trace's.
-    #[error(
-        "is the Chrome trace of a stream trace, which lacks uses and records that a trace needs\n\
-         give the stream trace itself, which it was written from"
-    )]
-    StreamTrace,
     /// Another version wrote it.
-    #[error("is a Chrome trace of another version: `{found}`, where `{SNAPSHOT_MARK}` is read")]
+    #[error(
+        "is a Chrome trace of another version: `{found}`, where `{SNAPSHOT_MARK}` and \
+         `{RECORDING_MARK}` are read"
+    )]
     Version {
         /// What its mark says.
         found: String,
@@ -47,12 +47,12 @@ pub enum ChromeError {
     },
 }
 
-/// Reads what [`super::write_snapshot`] wrote: its entries with their stacks, in at most
-/// `memory_bytes_max` bytes of memory.
+/// Reads what [`super::write_snapshot`] wrote, its entries with their stacks, or what
+/// [`super::write_recording`] wrote, the stream trace; in at most `memory_bytes_max` bytes of memory.
 ///
 /// # Errors
 /// See [`ChromeError`].
-pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<Snapshot, ChromeError> {
+pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<AnyTrace, ChromeError> {
     let source = BufReader::with_capacity(64 << 10, ShortTexts::new(source));
     let mut kept = Kept {
         mark: None,
@@ -61,12 +61,24 @@ pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<Snapshot, Chrome
         stacks: Vec::new(),
         texts: Vec::new(),
         rebuilder: Rebuilder::new(memory_bytes_max),
+        recording: read_recording::Kept {
+            builder: Builder::new(memory_bytes_max),
+            is_complete: false,
+        },
     };
     let mut json = serde_json::Deserializer::from_reader(source);
     let outcome = json.deserialize_map(File(&mut kept)).and_then(|()| json.end());
     match (outcome, &kept.mark) {
-        (Ok(()), Some(Mark::Snapshot)) if kept.is_whole => Ok(kept.rebuilder.build()),
-        (_, Some(Mark::Recording)) => Err(ChromeError::StreamTrace),
+        (Ok(()), Some(Mark::Snapshot)) if kept.is_whole => {
+            Ok(AnyTrace::Snapshot(kept.rebuilder.build()))
+        }
+        (Ok(()), Some(Mark::Recording)) if kept.is_whole => {
+            let read_recording::Kept { builder, is_complete } = kept.recording;
+            // Where the trace itself was cut is not known here any more.
+            let cut = Ending::Cut { read_bytes: 0, total_bytes: 0 };
+            let ending = if is_complete { Ending::Complete } else { cut };
+            Ok(AnyTrace::Recording(builder.finish(ending)))
+        }
         (_, Some(Mark::Other(found))) => Err(ChromeError::Version { found: found.clone() }),
         (Ok(()), _) | (Err(_), Some(Mark::Absent)) => Err(ChromeError::Foreign),
         (Err(source), _) => Err(ChromeError::Malformed { source }),
@@ -90,6 +102,7 @@ struct Kept {
     stacks: Vec<Option<StackId>>,
     texts: Vec<String>,
     rebuilder: Rebuilder,
+    recording: read_recording::Kept,
 }
 
 /// The file's own object.
@@ -107,12 +120,16 @@ impl<'de> Visitor<'de> for File<'_> {
             match key.as_str() {
                 "otherData" => map.next_value_seed(Part { kept: self.0, part: "otherData" })?,
                 "displayTimeUnit" => drop(map.next_value::<IgnoredAny>()?),
-                _ if !matches!(self.0.mark, Some(Mark::Snapshot)) => {
+                _ if !matches!(self.0.mark, Some(Mark::Snapshot | Mark::Recording)) => {
                     self.0.mark.get_or_insert(Mark::Absent);
                     return Err(A::Error::custom("the events begin without a mark"));
                 }
                 KEY => {
-                    map.next_value_seed(Part { kept: self.0, part: KEY })?;
+                    if matches!(self.0.mark, Some(Mark::Recording)) {
+                        map.next_value_seed(read_recording::Part::whole(&mut self.0.recording))?;
+                    } else {
+                        map.next_value_seed(Part { kept: self.0, part: KEY })?;
+                    }
                     self.0.is_whole = true;
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),

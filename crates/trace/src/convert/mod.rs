@@ -3,7 +3,7 @@
 //! [`snapshot_of`] makes a snapshot, which PyTorch's tools read, of a stream trace;
 //! [`write_recording`] makes a stream trace of a snapshot's device. [`rewrite_recording`] only
 //! writes a stream trace once more. [`fill_segments`] makes up the segments that a log lacks;
-//! [`beside_entries`] counts what CSV and Chrome traces lack.
+//! [`beside_entries`] and [`beside_items`] count what CSV and Chrome traces lack.
 
 mod fill;
 mod from_recording;
@@ -21,6 +21,7 @@ pub use rewrite::rewrite_recording;
 pub use to_recording::write_recording;
 
 use crate::pytorch::{Action, Snapshot};
+use crate::stream_trace::Recording;
 
 /// Something that a conversion left out, and how many of it there were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +72,14 @@ pub fn beside_entries(
         ("entries of other devices", entries_of_others),
         ("segments and entries of pinned memory", snapshot.host_segments.len() + host_entries),
     ])
+}
+
+/// What a stream trace has beside its entries: those that its reader did not know, and so lacks
+/// when it is written again as any kind of file.
+#[must_use]
+pub fn beside_items(recording: &Recording) -> Vec<LeftOut> {
+    let unknown = usize::try_from(recording.unknown_count).unwrap_or(usize::MAX);
+    left_out(&[("entries of unknown kinds", unknown)])
 }
 
 /// Counts of what is left out, without those that are 0.

@@ -1,12 +1,13 @@
-//! Writes a stream trace once more: plain, whole, and without what its reader did not know.
+//! Writes a stream trace once more: plain, and without what its reader did not know.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::{LeftOut, left_out};
+use super::{LeftOut, beside_items};
 use crate::stream_trace::{Item, Recording, TextNumber, Writer};
 
-/// Writes `recording` with its texts and places first, and says what is not there.
+/// Writes `recording` with its texts and places first, and says what is not there. One that was
+/// cut gets no end.
 ///
 /// # Errors
 /// What `sink` says.
@@ -29,7 +30,6 @@ pub fn rewrite_recording<W: Write>(
     for entry in &recording.entries {
         writer.put(entry.host_ns, &entry.item)?;
     }
-    let unknown = usize::try_from(recording.unknown_count).unwrap_or(usize::MAX);
-    let left_out = left_out(&[("entries of unknown kinds", unknown)]);
-    Ok((writer.finish()?, left_out))
+    let sink = if recording.is_complete() { writer.finish()? } else { writer.leave()? };
+    Ok((sink, beside_items(recording)))
 }

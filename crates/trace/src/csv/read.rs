@@ -1,14 +1,17 @@
-//! Reads the CSV of a snapshot that this crate writes.
+//! Reads the CSV that this crate writes, line by line, and the lines of snapshots.
 //!
-//! The entries come back as they were. Of a call stack there is only the owner: where that is a
-//! line of a program, it becomes a stack of one frame. Segments and annotations are not in it.
+//! The entries of a snapshot come back as they were. Of a call stack there is only the owner:
+//! where that is a line of a program, it becomes a stack of one frame. Segments and annotations
+//! are not in it. A stream trace comes back whole, or up to where its file was cut.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
+use super::read_recording::Entries;
+use super::recording::END_ACTION;
 use super::{COLUMNS, SNAPSHOT_COLUMNS};
-use crate::pytorch::Snapshot;
+use crate::AnyTrace;
 use crate::pytorch::rebuild::{DEVICE_MAX, Line, Rebuilder, Refusal};
 
 /// The most bytes that are read for one line, beyond the reader's own buffer.
@@ -27,17 +30,16 @@ pub enum CsvError {
         source: io::Error,
     },
     /// The first line has other columns.
-    #[error("is not CSV that `convert` writes of a snapshot: line 1 must be `{expected}`")]
-    Foreign {
-        /// The right first line.
-        expected: String,
-    },
-    /// It is a stream trace's.
     #[error(
-        "is the CSV of a stream trace, which lacks uses and records that a trace needs\n\
-         give the stream trace itself, which it was written from"
+        "is not CSV that `convert` writes: line 1 must be `{snapshot}` of a snapshot,\n\
+         and `{recording}` of a stream trace"
     )]
-    StreamTrace,
+    Foreign {
+        /// The right first line of a snapshot.
+        snapshot: String,
+        /// The right first line of a stream trace.
+        recording: String,
+    },
     /// A line has more or fewer cells than the first.
     #[error("is not usable CSV: line {line} has {found} columns, not {expected}")]
     Columns {
@@ -59,6 +61,34 @@ pub enum CsvError {
         found: String,
         /// What belongs there.
         expected: &'static str,
+    },
+    /// The detail lacks a word.
+    #[error("is not usable CSV: line {line}, column `detail`: the key `{key}` is missing")]
+    MissingKey {
+        /// The line.
+        line: u64,
+        /// The word's key.
+        key: &'static str,
+    },
+    /// What a line declares has a number, but not the next one: a line was lost, or moved.
+    #[error("is not usable CSV: line {line}, column `{column}`: {found} where {expected} is next")]
+    NotNext {
+        /// The line.
+        line: u64,
+        /// The column.
+        column: &'static str,
+        /// The number.
+        found: u32,
+        /// The number that comes next.
+        expected: u32,
+    },
+    /// A line contradicts those before.
+    #[error("is not usable CSV: line {line}: {problem}")]
+    Entry {
+        /// The line.
+        line: u64,
+        /// What is wrong.
+        problem: &'static str,
     },
     /// A number is beyond any device.
     #[error("is not usable CSV: line {line}, column `{column}`: {value} is above {limit}")]
@@ -82,61 +112,120 @@ pub enum CsvError {
     },
 }
 
-/// Reads what [`super::write_snapshot`] wrote, in at most `memory_bytes_max` bytes of memory
-/// beside one line's.
+/// Reads what [`super::write_snapshot`] or [`super::write_recording`] wrote, in at most
+/// `memory_bytes_max` bytes of memory beside one line's.
 ///
 /// # Errors
-/// See [`CsvError`].
-pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<Snapshot, CsvError> {
-    let allowance = Rc::new(Cell::new(LINE_BYTES_MAX));
-    let source = Allowed { source, left: Rc::clone(&allowance) };
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(source);
+/// See [`CsvError`]. A stream trace that was cut is none, as for
+/// [`Recording::load`](crate::stream_trace::Recording::load): a last line without its end is left
+/// out.
+pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<AnyTrace, CsvError> {
+    let mut lines = Lines::new(source);
     let mut record = csv::ByteRecord::new();
+    lines.next_into(&mut record)?;
+    let is = |columns: &[&str]| record.iter().eq(columns.iter().map(|column| column.as_bytes()));
+    if is(&COLUMNS) {
+        return read_recording(lines, record, memory_bytes_max);
+    }
+    if !is(&SNAPSHOT_COLUMNS) {
+        let (snapshot, recording) = (SNAPSHOT_COLUMNS.join(","), COLUMNS.join(","));
+        return Err(CsvError::Foreign { snapshot, recording });
+    }
     let mut rebuilder = Rebuilder::new(memory_bytes_max);
-    let mut is_first = true;
+    while lines.next_into(&mut record)? {
+        take(&mut rebuilder, &record, lines.line)?;
+    }
+    Ok(AnyTrace::Snapshot(rebuilder.build()))
+}
+
+/// A line is known to be whole when another one follows, or when the file ends with its line feed
+/// and no cell is missing.
+fn read_recording(
+    mut lines: Lines<impl Read>,
+    mut record: csv::ByteRecord,
+    memory_bytes_max: u64,
+) -> Result<AnyTrace, CsvError> {
+    let mut entries = Entries::new(memory_bytes_max);
+    let mut held = csv::ByteRecord::new();
+    let mut held_at: Option<(u64, u64)> = None;
+    let mut read_bytes = lines.record_end();
     loop {
-        allowance.set(LINE_BYTES_MAX);
-        let before = reader.position().line();
-        let more = reader.read_byte_record(&mut record).map_err(|error| {
-            let source = super::io_error(error);
-            CsvError::Io { line: before.saturating_sub(1), source }
-        })?;
-        if is_first {
-            check_first(&record)?;
-            is_first = false;
-            continue;
+        let is_more = lines.next_into(&mut record)?;
+        let is_whole = |held: &csv::ByteRecord| {
+            lines.ends_with_line() && COLUMNS.len() <= held.len() || is_end(held)
+        };
+        if let Some((line, end)) = held_at.take()
+            && (is_more || is_whole(&held))
+        {
+            check_count(&held, &COLUMNS, line)?;
+            entries.take(&held, line)?;
+            read_bytes = end;
         }
-        if !more {
-            return Ok(rebuilder.build());
+        if !is_more {
+            let total_bytes = lines.input.total_bytes.get();
+            return Ok(AnyTrace::Recording(entries.finish(read_bytes, total_bytes)));
         }
-        // Empty lines before a record are passed over, and counted only with it.
-        let line = record.position().map_or(before, csv::Position::line);
-        take(&mut rebuilder, &record, line)?;
+        std::mem::swap(&mut record, &mut held);
+        held_at = Some((lines.line, lines.record_end()));
     }
 }
 
-fn check_first(record: &csv::ByteRecord) -> Result<(), CsvError> {
-    let is = |columns: &[&str]| record.iter().eq(columns.iter().map(|column| column.as_bytes()));
-    if is(&SNAPSHOT_COLUMNS) {
-        Ok(())
-    } else if is(&COLUMNS) {
-        Err(CsvError::StreamTrace)
-    } else {
-        Err(CsvError::Foreign { expected: SNAPSHOT_COLUMNS.join(",") })
+/// Whether this is a whole last line, which needs no line feed.
+fn is_end(record: &csv::ByteRecord) -> bool {
+    let action = COLUMNS.iter().position(|column| *column == "action");
+    let action = action.and_then(|position| record.get(position));
+    record.len() == COLUMNS.len() && action == Some(END_ACTION.as_bytes())
+}
+
+fn check_count(record: &csv::ByteRecord, columns: &[&str], line: u64) -> Result<(), CsvError> {
+    let (found, expected) = (record.len(), columns.len());
+    if found == expected { Ok(()) } else { Err(CsvError::Columns { line, found, expected }) }
+}
+
+/// The lines of a file, the first one too.
+struct Lines<R> {
+    reader: csv::Reader<Allowed<R>>,
+    input: Rc<InputState>,
+    /// The line of the last record.
+    line: u64,
+}
+
+impl<R: Read> Lines<R> {
+    fn new(source: R) -> Self {
+        let input = Rc::new(InputState::default());
+        let source = Allowed { source, state: Rc::clone(&input) };
+        let reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(source);
+        Self { reader, input, line: 0 }
+    }
+
+    /// Reads the next record; false at the end.
+    fn next_into(&mut self, record: &mut csv::ByteRecord) -> Result<bool, CsvError> {
+        self.input.left.set(LINE_BYTES_MAX);
+        let before = self.reader.position().line();
+        let is_more = self.reader.read_byte_record(record).map_err(|error| {
+            let source = super::io_error(error);
+            CsvError::Io { line: before.saturating_sub(1), source }
+        })?;
+        // Empty lines before a record are passed over, and counted only with it.
+        self.line = record.position().map_or(before, csv::Position::line);
+        Ok(is_more)
+    }
+
+    /// Where the last record ends, in bytes.
+    fn record_end(&self) -> u64 {
+        self.reader.position().byte()
+    }
+
+    /// Whether what was read last ends a line.
+    fn ends_with_line(&self) -> bool {
+        matches!(self.input.last_byte.get(), b'\n' | b'\r')
     }
 }
 
 fn take(rebuilder: &mut Rebuilder, record: &csv::ByteRecord, line: u64) -> Result<(), CsvError> {
-    let (found, expected) = (record.len(), SNAPSHOT_COLUMNS.len());
-    if found != expected {
-        return Err(CsvError::Columns { line, found, expected });
-    }
-    let cell = |column: &'static str| {
-        let position = SNAPSHOT_COLUMNS.iter().position(|it| *it == column);
-        let bytes = position.and_then(|position| record.get(position)).unwrap_or_default();
-        Text { line, column, text: String::from_utf8_lossy(bytes) }
-    };
+    check_count(record, &SNAPSHOT_COLUMNS, line)?;
+    let cell = |column: &'static str| Text::of(record, &SNAPSHOT_COLUMNS, column, line);
     let refused = |refusal| match refusal {
         Refusal::Absurd { key: column, value, limit } => {
             CsvError::Absurd { line, column, value, limit }
@@ -178,20 +267,31 @@ fn frame(owner: &str) -> Option<(&str, u32, &str)> {
 }
 
 /// A cell and where it stands.
-struct Text<'a> {
-    line: u64,
-    column: &'static str,
-    text: std::borrow::Cow<'a, str>,
+pub(super) struct Text<'a> {
+    pub(super) line: u64,
+    pub(super) column: &'static str,
+    pub(super) text: std::borrow::Cow<'a, str>,
 }
 
-impl Text<'_> {
-    fn refuse(&self, expected: &'static str) -> CsvError {
+impl<'a> Text<'a> {
+    pub(super) fn of(
+        record: &'a csv::ByteRecord,
+        columns: &[&str],
+        column: &'static str,
+        line: u64,
+    ) -> Self {
+        let position = columns.iter().position(|it| *it == column);
+        let bytes = position.and_then(|position| record.get(position)).unwrap_or_default();
+        Self { line, column, text: String::from_utf8_lossy(bytes) }
+    }
+
+    pub(super) fn refuse(&self, expected: &'static str) -> CsvError {
         let found = self.text.chars().take(40).flat_map(char::escape_debug).collect();
         CsvError::Cell { line: self.line, column: self.column, found, expected }
     }
 
     /// A number, in hexadecimal after `0x`.
-    fn number(&self) -> Result<u64, CsvError> {
+    pub(super) fn number(&self) -> Result<u64, CsvError> {
         let number = match self.text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => self.text.parse().ok(),
@@ -213,21 +313,35 @@ impl Text<'_> {
     }
 }
 
+/// What is known of the bytes that were given.
+#[derive(Debug, Default)]
+struct InputState {
+    /// How many may be given for the next line.
+    left: Cell<u64>,
+    last_byte: Cell<u8>,
+    total_bytes: Cell<u64>,
+}
+
 /// Bytes of which only so many are given for one line.
 struct Allowed<R> {
     source: R,
-    left: Rc<Cell<u64>>,
+    state: Rc<InputState>,
 }
 
 impl<R: Read> Read for Allowed<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.left.get() == 0 {
+        let state = &self.state;
+        if state.left.get() == 0 {
             let text = format!("the next line is longer than {LINE_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let count = self.source.read(into)?;
         let count_bytes = u64::try_from(count).unwrap_or(u64::MAX);
-        self.left.set(self.left.get().saturating_sub(count_bytes));
+        state.left.set(state.left.get().saturating_sub(count_bytes));
+        state.total_bytes.set(state.total_bytes.get().saturating_add(count_bytes));
+        if let Some(last) = into.get(..count).and_then(<[u8]>::last) {
+            state.last_byte.set(*last);
+        }
         Ok(count)
     }
 }

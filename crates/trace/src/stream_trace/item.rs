@@ -8,27 +8,37 @@ use crate::{BlockNumber, StreamNumber};
 
 /// A text, counted in the order of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct TextNumber(pub u32);
 
 /// A place in a source file, counted in the order of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct PlaceNumber(pub u32);
 
 /// An operation, counted in the order of submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct OperationNumber(pub u32);
 
 /// A record of an event, counted in the order of submission. A record is made once; the same event
 /// recorded again is another record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct RecordNumber(pub u32);
 
 /// An event as the program knows it; 0 for a marker that a library made for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct EventId(pub u64);
 
 /// What kind of stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum StreamKind {
     /// Created through the library.
     Owned,
@@ -42,6 +52,11 @@ pub enum StreamKind {
 
 /// What kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum OperationKind {
     /// A kernel.
     Launch,
@@ -59,6 +74,11 @@ pub enum OperationKind {
 
 /// What an operation does to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Access {
     /// Only reads it.
     Read,
@@ -70,6 +90,7 @@ pub enum Access {
 
 /// Memory that an operation touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct Touch {
     /// The block it lies in, where there is one.
     pub block: Option<BlockNumber>,
@@ -83,6 +104,11 @@ pub struct Touch {
 
 /// Who made a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Maker {
     /// The program.
     Program,
@@ -92,6 +118,11 @@ pub enum Maker {
 
 /// How a use was announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum UseKind {
     /// `record_stream`: until everything queued there at the time of the free is done.
     UntilFree,
@@ -103,6 +134,11 @@ pub enum UseKind {
 
 /// What a synchronization or a query was about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Subject {
     /// A record, and so all that was queued before it.
     Record(RecordNumber),
@@ -116,6 +152,11 @@ pub enum Subject {
 
 /// Which step of the allocator served a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum ServedBy {
     /// It was not said.
     Unknown,
@@ -135,6 +176,7 @@ pub enum ServedBy {
 
 /// A stream that appears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamStart {
     /// The driver's identity of it.
     pub id: u64,
@@ -148,6 +190,7 @@ pub struct StreamStart {
 
 /// Work that was queued.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "files", derive(serde::Serialize, serde::Deserialize))]
 pub struct Operation {
     /// Where.
     pub stream: StreamNumber,
@@ -165,6 +208,11 @@ pub struct Operation {
 
 /// What an entry says. A word on time: every entry has the host's time when the call had returned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "files",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Item {
     /// The next text.
     Text {

@@ -7,7 +7,8 @@
 //!
 //! Start with [`Writer`] to make one and [`Reader`] to go through one; [`Recording::load`] keeps
 //! all of it. The files: `item` says what an entry can be, `bytes` how numbers are spelled,
-//! `encode` and `decode` how entries are, `numbers` which numbers an entry may name.
+//! `encode` and `decode` how entries are, `numbers` which numbers an entry may name, `builder`
+//! makes a trace of what CSV and Chrome traces hold.
 //!
 //! ```
 //! use trace::stream_trace::{Item, Recording, Writer};
@@ -27,6 +28,8 @@
 //! Invariants: a reader holds no more than one entry beside its counters; what a whole file's
 //! entries name was declared before; no byte makes a reader panic.
 
+#[cfg(feature = "files")]
+mod builder;
 mod bytes;
 mod decode;
 mod encode;
@@ -37,6 +40,8 @@ mod reader;
 mod recording;
 mod writer;
 
+#[cfg(feature = "files")]
+pub(crate) use builder::{Builder, Refusal};
 pub use error::FormatError;
 pub use item::{
     Access, EventId, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber,

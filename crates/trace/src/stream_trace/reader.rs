@@ -12,7 +12,7 @@ use super::{ENTRY_BYTES_MAX, MAGIC, VERSION};
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where its bytes begin.
+    /// Where its bytes begin, or its line in CSV; 0 in a Chrome trace.
     pub offset: u64,
     /// The host's time in nanoseconds since the trace began.
     pub host_ns: u64,

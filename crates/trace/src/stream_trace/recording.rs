@@ -48,27 +48,40 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads all of a trace.
-    ///
-    /// # Errors
-    /// See [`FormatError`]. A trace that was cut is none: see [`Recording::ending`].
-    pub fn load(source: impl Read) -> Result<Self, FormatError> {
-        let mut reader = Reader::new(source)?;
-        let mut recording = Self {
+    /// A trace without entries.
+    pub(super) const fn empty(unix_ns: u64) -> Self {
+        Self {
             entries: Vec::new(),
             texts: Vec::new(),
             places: Vec::new(),
             streams: Vec::new(),
-            unix_ns: reader.unix_ns(),
+            unix_ns,
             unknown_count: 0,
             ending: Ending::Complete,
-        };
+        }
+    }
+
+    /// Reads all of a trace, in at most 4 GiB of memory.
+    ///
+    /// # Errors
+    /// See [`FormatError`]. A trace that was cut is none: see [`Recording::ending`].
+    pub fn load(source: impl Read) -> Result<Self, FormatError> {
+        Self::load_within(source, MEMORY_BYTES_MAX)
+    }
+
+    /// Reads all of a trace, in at most `memory_bytes_max` bytes of memory.
+    ///
+    /// # Errors
+    /// See [`FormatError`]. A trace that was cut is none: see [`Recording::ending`].
+    pub fn load_within(source: impl Read, memory_bytes_max: u64) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(source)?;
+        let mut recording = Self::empty(reader.unix_ns());
         let mut memory_bytes = 0_u64;
         while let Some(entry) = reader.next_entry()? {
-            memory_bytes = memory_bytes.saturating_add(memory_of(&entry));
-            if MEMORY_BYTES_MAX < memory_bytes {
+            memory_bytes = memory_bytes.saturating_add(recording.memory_of(&entry));
+            if memory_bytes_max < memory_bytes {
                 let offset = entry.offset;
-                return Err(FormatError::TooMuchMemory { limit: MEMORY_BYTES_MAX, offset });
+                return Err(FormatError::TooMuchMemory { limit: memory_bytes_max, offset });
             }
             recording.keep(entry);
         }
@@ -78,7 +91,7 @@ impl Recording {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "all others are kept as they are")]
-    fn keep(&mut self, entry: Entry) {
+    pub(super) fn keep(&mut self, entry: Entry) {
         match entry.item {
             Item::Text { text } => self.texts.push(text),
             Item::Place { file, line, column } => {
@@ -118,6 +131,21 @@ impl Recording {
         self.streams.get(index(number.0))
     }
 
+    /// About what an entry takes in memory.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others own no memory")]
+    pub(super) fn memory_of(&self, entry: &Entry) -> u64 {
+        let texts = match &entry.item {
+            Item::Text { text } => text.len(),
+            Item::Setting { name, value } => name.len() + value.len(),
+            Item::Figure { name, .. } => name.len(),
+            Item::Operation(operation) => operation.touches.len() * size_of::<super::Touch>(),
+            // A place keeps a copy of its file's name.
+            Item::Place { file, .. } => self.text(*file).map_or(0, str::len),
+            _ => 0,
+        };
+        u64::try_from(size_of::<Entry>() + texts).unwrap_or(u64::MAX)
+    }
+
     /// The value of a setting, the last one if it was set several times.
     #[must_use]
     pub fn setting(&self, wanted: &str) -> Option<&str> {
@@ -139,19 +167,4 @@ impl Recording {
 
 fn index(number: u32) -> usize {
     usize::try_from(number).expect("this library needs pointers of at least 32 bits")
-}
-
-/// About what an entry takes in memory.
-#[expect(clippy::wildcard_enum_match_arm, reason = "all others own no memory")]
-fn memory_of(entry: &Entry) -> u64 {
-    let texts = match &entry.item {
-        Item::Text { text } => text.len(),
-        Item::Setting { name, value } => name.len() + value.len(),
-        Item::Figure { name, .. } => name.len(),
-        Item::Operation(operation) => operation.touches.len() * size_of::<super::Touch>(),
-        // A place keeps a copy of its file's name.
-        Item::Place { .. } => super::TEXT_BYTES_MAX,
-        _ => 0,
-    };
-    u64::try_from(size_of::<Entry>() + texts).unwrap_or(u64::MAX)
 }

@@ -164,6 +164,15 @@ impl<W: Write> Writer<W> {
         self.sink.flush()
     }
 
+    /// Passes on what was collected, and writes no end: what is there is a trace that was cut.
+    ///
+    /// # Errors
+    /// The bytes could not be written.
+    pub fn leave(mut self) -> io::Result<W> {
+        self.flush()?;
+        Ok(self.sink)
+    }
+
     /// Writes the end, by which a reader knows that nothing is missing.
     ///
     /// # Errors

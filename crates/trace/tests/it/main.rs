@@ -17,6 +17,7 @@ mod random;
 mod real_traces;
 mod reports;
 mod reread;
+mod reread_streams;
 mod rmm_logs;
 mod shapes;
 mod straight;

@@ -169,7 +169,7 @@ impl Inventor {
 }
 
 /// A valid sequence of items with their times.
-fn items(seeds: &[(u8, [u64; 4])]) -> Vec<(u64, Item)> {
+pub(crate) fn items(seeds: &[(u8, [u64; 4])]) -> Vec<(u64, Item)> {
     let mut maker = Inventor { counts: [0; 6] };
     let mut now = 0;
     let mut list = Vec::new();
@@ -182,7 +182,7 @@ fn items(seeds: &[(u8, [u64; 4])]) -> Vec<(u64, Item)> {
     list
 }
 
-fn write(items: &[(u64, Item)]) -> Vec<u8> {
+pub(crate) fn write(items: &[(u64, Item)]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), 1_700_000_000).unwrap();
     for (host_ns, item) in items {
         writer.put(*host_ns, item).unwrap();
@@ -207,7 +207,7 @@ fn read(bytes: &[u8]) -> (Vec<(u64, Item)>, Result<Ending, FormatError>) {
 }
 
 /// Seeds that lead to every kind of item, in a fixed order.
-fn every_kind() -> Vec<(u64, Item)> {
+pub(crate) fn every_kind() -> Vec<(u64, Item)> {
     let mut seeds = Vec::new();
     let mut word = 1_u64;
     for round in 0..6 {
@@ -222,7 +222,7 @@ fn every_kind() -> Vec<(u64, Item)> {
     items(&seeds)
 }
 
-fn seeds() -> impl Strategy<Value = Vec<(u8, [u64; 4])>> {
+pub(crate) fn seeds() -> impl Strategy<Value = Vec<(u8, [u64; 4])>> {
     let number = prop_oneof![0..100_u64, any::<u64>(), Just(u64::MAX)];
     prop::collection::vec((any::<u8>(), prop::array::uniform4(number)), 0..120)
 }

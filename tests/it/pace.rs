@@ -60,7 +60,7 @@ impl Stage {
     fn round(&self, steps: &[Step]) -> Outcome {
         self.context.synchronize().unwrap();
         self.allocator.reset_peaks();
-        let waits = self.allocator.stats().served_by.device_wait;
+        let waits = self.allocator.stats().device_waits();
         let start = self.machine.virtual_time();
         for step in steps {
             let block = self.allocator.allocate(&self.producer, step.bytes).unwrap();
@@ -78,7 +78,7 @@ impl Stage {
         Outcome {
             nanoseconds: self.machine.virtual_time() - start,
             active_peak: stats.active_bytes.peak,
-            waits: stats.served_by.device_wait - waits,
+            waits: stats.device_waits() - waits,
         }
     }
 
@@ -216,7 +216,7 @@ fn check_records(users: impl Fn(&Stage) -> Vec<Stream>) -> [u64; 4] {
         let stage = Stage::new(Config::default().with_wait_depth(depth));
         let users = users(&stage);
         let found = recorded(&stage, &users);
-        assert!(900 < stage.allocator.stats().served_by.device_wait, "it waits");
+        assert!(900 < stage.allocator.stats().device_waits(), "it waits");
         found
     });
     assert!(300 < watched.1 && unwatched.1 == 0, "{watched:?} {unwatched:?}: times asked for");
@@ -275,7 +275,7 @@ fn a_stream_that_waits_and_hands_nothing_on_keeps_no_event_for_each_wait() {
         taker.synchronize().unwrap();
     };
     let alive = || stage.machine.calls("cuEventCreate") - stage.machine.calls("cuEventDestroy");
-    let waits = || stage.allocator.stats().served_by.device_wait;
+    let waits = || stage.allocator.stats().device_waits();
     (0..ROUNDS).for_each(|_| round());
     let (events, waited) = (alive(), waits());
     (0..ROUNDS).for_each(|_| round());

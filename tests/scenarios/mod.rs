@@ -84,6 +84,7 @@ scenarios! {
         a_stream_without_bursts_behind_the_use_is_not_waited_for
         a_gate_is_not_waited_for_at_any_depth
         what_lies_before_a_gate_is_waited_for
+        cached_memory_does_not_pile_up_as_pending
         neighbors_are_waited_for_together
         an_exact_use_is_waited_for_by_the_fence_of_its_free
         exact_uses_of_one_burst_share_a_record

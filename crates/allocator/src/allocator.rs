@@ -343,6 +343,7 @@ impl Inner {
         shard: &Shard,
         request: &Request<'_>,
     ) -> Result<(StreamSlot, Taken), AllocError> {
+        self.keep_to_stock(shard, request);
         if let Some(served) = self.search(shard, request) {
             return Ok(served);
         }

@@ -45,6 +45,7 @@ pub mod observe;
 mod snapshot;
 mod snapshot_check;
 mod stats;
+mod stock;
 mod summary;
 
 mod bytes;

@@ -7,11 +7,15 @@
 
 use std::collections::BTreeSet;
 
-use streams::order::{Point, StreamSlot};
+use streams::order::{Frontier, Point, StreamSlot};
 
 use crate::arena::Arena;
 use crate::block::{BlockIndex, State};
+use crate::carve::requirements;
 use crate::shard::ShardState;
+
+/// How many blocks of a watch are looked at, at most, to find what is worth waiting for.
+const LOOKS_MAX: usize = 64;
 
 /// The watches of one shard: one ordered set for each stream that is waited for.
 #[derive(Debug, Default)]
@@ -93,6 +97,29 @@ impl ShardState {
             return None;
         }
         record.frontier().find(|point| !self.knows(*point))
+    }
+
+    /// What the oldest pending blocks of at least so many bytes wait for, of those that wait for
+    /// nothing beyond `latest`.
+    pub(crate) fn oldest_watched(&self, bytes: u64, latest: &Frontier) -> Frontier {
+        let watches = self.limbo.watches.iter();
+        let oldest = watches.flat_map(|watch| watch.blocks.iter().take(LOOKS_MAX));
+        let mut oldest: Vec<_> =
+            oldest.map(|(_, block)| (self.arena.at(*block).freed_at, *block)).collect();
+        oldest.sort_unstable();
+        let (mut left, mut points) = (bytes, Frontier::default());
+        for (_, block) in oldest {
+            if left == 0 {
+                break;
+            }
+            let record = self.arena.at(block);
+            let unmet = || requirements(record).filter(|point| !self.knows(*point));
+            if unmet().all(|point| latest.covers(point)) {
+                unmet().for_each(|point| points.insert(point));
+                left = left.saturating_sub(record.size);
+            }
+        }
+        points
     }
 
     /// Makes ready what has become known. No driver call.

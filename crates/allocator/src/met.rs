@@ -9,6 +9,7 @@ use streams::order::StreamSlot;
 
 use crate::allocator::Inner;
 use crate::shard::ShardState;
+use crate::stock::Stock;
 
 /// Whether `order` had the slot after `known` had it.
 fn is_later(order: &StreamOrder, known: &StreamOrder) -> bool {
@@ -30,6 +31,7 @@ impl Inner {
         }
         state.order = order.clone();
         state.stream_id = order.id();
+        state.stock = Stock::default();
         state.regulars.forget_known();
         self.meet(order);
         true

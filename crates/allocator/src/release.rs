@@ -26,6 +26,9 @@ pub(crate) struct BlockKey {
     pub(crate) name: BlockName,
 }
 
+/// The fences that a free has left on the streams that had used the block.
+type Ends = SmallVec<[Fence; 2]>;
+
 /// What a free still has to do outside the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plan {
@@ -127,7 +130,7 @@ impl Inner {
         let home_order = self.order_of(home);
         let home_point = home_order.as_ref().map(|order| self.view.home_position(order));
         let mut frontier = Frontier::default();
-        let mut ends = SmallVec::new();
+        let mut ends = Ends::new();
         let mut failure = None;
         for used in &uses {
             let Some(point) = used.point_at_free() else { continue };
@@ -145,7 +148,9 @@ impl Inner {
                 ends.extend(fence);
             }
         }
-        shard.with(|state| state.end_free(key.name.index(), home_point, frontier));
+        let burst = home_order.as_ref().filter(|_| !ends.is_empty());
+        let burst = burst.and_then(|order| Some((self.depth(order)?, &ends)));
+        shard.with(|state| state.end_free(key.name.index(), home_point, frontier, burst));
         if let Some(home) = home_order.filter(|_| !ends.is_empty() && self.config.learns_depth()) {
             self.pace.note_step(&self.context, &home, ends, self.counters.remapped());
         }
@@ -299,15 +304,27 @@ impl ShardState {
         true
     }
 
-    /// The second half of a free that had uses.
-    fn end_free(&mut self, block: BlockIndex, home: Option<Point>, frontier: Frontier) {
+    /// The second half of a free that had uses. `burst` is how deep the home stream waits, and the
+    /// fences that the free has left.
+    fn end_free(
+        &mut self,
+        block: BlockIndex,
+        home: Option<Point>,
+        frontier: Frontier,
+        burst: Option<(usize, &Ends)>,
+    ) {
         let record = self.arena.at_mut(block);
+        let size = record.size;
         if let Some(home) = home {
             (record.home, record.home_mark) = (home.stream, home.mark);
         }
         record.set_frontier(frontier);
         if self.first_unknown(block).is_some() {
             self.counters.deferred += 1;
+        }
+        if let Some((depth, ends)) = burst {
+            let ends: SmallVec<[Point; 2]> = ends.iter().map(Fence::point).collect();
+            self.stock.add(&ends, size, depth);
         }
         self.settle(block);
     }

@@ -87,6 +87,9 @@ impl ShardState {
     pub(crate) fn take_ready(&mut self, size: u64, requested: (u64, bool)) -> Option<Taken> {
         if !self.limbo.is_empty() {
             self.sweep();
+            if 0 < self.bytes_above_stock() {
+                return None;
+            }
         }
         // Both ways end in an index, so that what the record says is read in one place.
         let block = match self.recent.take(size) {

@@ -24,6 +24,7 @@ use crate::recent::Recent;
 use crate::regulars::Regulars;
 use crate::source::{Piece, PoolKind, Region};
 use crate::stats::{ShardCounters, SharedCounters, Stats};
+use crate::stock::Stock;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::view::View;
 
@@ -87,6 +88,8 @@ pub(crate) struct ShardState {
     pub(crate) held: u64,
     /// Bytes of this shard that are pending, those kept by a hold among them.
     pub(crate) pending: u64,
+    /// How much may be pending before the stream waits for what costs nothing.
+    pub(crate) stock: Stock,
     /// The levels up to which no peak is passed (`ceilings`).
     pub(crate) ceilings: Levels,
     /// How many bytes may be handed out without a ceiling being passed.
@@ -123,6 +126,7 @@ impl ShardState {
             allocated: 0,
             held: 0,
             pending: 0,
+            stock: Stock::default(),
             ceilings: Levels::default(),
             allocated_max: 0,
             counters: ShardCounters::default(),
@@ -225,6 +229,7 @@ impl ShardState {
         stats.allocation_count += served.total() - counters.freed;
         stats.deferred_free_total += counters.deferred;
         stats.requested_bytes += counters.requested_bytes;
+        stats.stock_wait_total += counters.stock_waits;
         stats.cross_stream_merges += counters.cross_stream_merges;
         stats.cross_stream_splits += counters.cross_stream_splits;
         stats.segment_count += self.segments.iter().flatten().map(|_| 1).sum::<u64>();

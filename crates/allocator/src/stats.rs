@@ -76,6 +76,9 @@ pub struct Stats {
     pub deferred_free_total: u64,
     /// How requests were served.
     pub served_by: ServedBy,
+    /// Requests before which their stream was made to wait, at no cost, for memory of its own,
+    /// because more of it was pending than the stream needs ([`crate::WaitDepth`]).
+    pub stock_wait_total: u64,
     /// Joins of neighbours that different streams had used.
     pub cross_stream_merges: u64,
     /// Blocks cut in two for a request although a stream other than the requester had used them.
@@ -100,6 +103,15 @@ pub struct Stats {
     pub drop_errors: u64,
 }
 
+impl Stats {
+    /// How often a request made its stream wait on the device: to be served at all without new
+    /// memory, or at no cost before it was served.
+    #[must_use]
+    pub fn device_waits(&self) -> u64 {
+        self.served_by.device_wait + self.stock_wait_total
+    }
+}
+
 /// What a shard counts under its lock.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ShardCounters {
@@ -107,6 +119,7 @@ pub(crate) struct ShardCounters {
     pub(crate) freed: u64,
     pub(crate) deferred: u64,
     pub(crate) requested_bytes: u64,
+    pub(crate) stock_waits: u64,
     pub(crate) cross_stream_merges: u64,
     pub(crate) cross_stream_splits: u64,
 }

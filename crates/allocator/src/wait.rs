@@ -23,6 +23,11 @@ use crate::shard::ShardState;
 /// How many blocks are tried before waiting is given up for one request.
 const TRIES_MAX: usize = 8;
 
+/// A growth may wait for the oldest blocks of so many times its size: a stream that works off what
+/// was held up has more behind every use than the depth asks for, and yet is not to be waited for
+/// to the end of it.
+const GROWTH_REACH: u64 = 4;
+
 /// What speaks for a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -206,6 +211,17 @@ impl Inner {
 
     /// What a growth may wait for below the bound, because it costs nothing; `None` if nothing.
     pub(crate) fn free_waits(&self, request: &Request<'_>) -> Option<Terms> {
+        let latest = self.free_frontier(request)?;
+        let shard = self.shards.get(request.order.slot())?;
+        let reach = request.size.saturating_mul(GROWTH_REACH);
+        let oldest = shard.with(|state| state.oldest_watched(reach, &latest));
+        let within = (!oldest.is_empty()).then_some(oldest)?;
+        Some(Terms { within: Some(within), ..Terms::default() })
+    }
+
+    /// Up to where each stream may be waited for below the bound, because it costs nothing; `None`
+    /// if nowhere.
+    pub(crate) fn free_frontier(&self, request: &Request<'_>) -> Option<Frontier> {
         if request.complete_only || !self.config.policy.waits() || !request.order.may_wait() {
             return None;
         }
@@ -214,7 +230,7 @@ impl Inner {
             return None;
         }
         let within = self.bursts.with_bursts_behind(self.depth(request.order)?);
-        (!within.is_empty()).then(|| Terms { within: Some(within), ..Terms::default() })
+        (!within.is_empty()).then_some(within)
     }
 
     /// Makes the requester wait for what its reserved memory lacks; false if that cannot be.

@@ -160,7 +160,7 @@ impl Stage {
             active_peak_bytes: after.active_bytes.peak,
             pending_peak_bytes: after.pending_bytes.peak,
             reserved_peak_bytes: after.reserved_bytes.peak,
-            waits: after.served_by.device_wait - before.served_by.device_wait,
+            waits: after.device_waits() - before.device_waits(),
             growths: after.served_by.growth - before.served_by.growth,
             driver_calls,
             mismatches: self.take_mismatches()?,

@@ -88,11 +88,11 @@ fn a_slow_side_does_not_hold_up_the_main_stream() {
     check_time(Pattern::SlowSide, 1_050);
 }
 
-/// A wait for the gated stream would more than double the time. The default is above its bound
-/// there, where a growth that makes a run longer may wait behind what the gate had held up.
+/// A wait for the gated stream would more than double the time. Was: behind the gate a request
+/// waited for the newest of what the gated stream was working off, and lost up to eight per cent.
 #[test]
 fn nobody_waits_for_a_gate_of_the_host() {
-    check_time(Pattern::HostGate, 1_080);
+    check_time(Pattern::HostGate, 1_020);
 }
 
 /// The default's time is within 2 % of the best that any bound reaches, and its memory at most
@@ -112,7 +112,7 @@ fn check_bounds(pattern: Pattern, memory_max: u64) {
 
 #[test]
 fn three_streams_are_as_good_as_the_best_bound() {
-    check_bounds(Pattern::ThreeStreams, 1_300);
+    check_bounds(Pattern::ThreeStreams, 1_050);
 }
 
 #[test]

@@ -1,0 +1,158 @@
+//! How much of a stream's memory may be pending, and what a request waits for above it.
+//!
+//! What may be waited for at no cost, because everybody who still uses it has enough to do behind
+//! that use, is needed only when nothing else is left. But what lies idle in the cache, from times
+//! when the device stood still or more was needed, is used up first, and everything that is used
+//! meanwhile stays pending: then a program has as much memory active as is cached, whatever it
+//! needs. So a stream has a *stock*, the most bytes that so many bursts have handed over as the
+//! depth of its waits says. A request that finds more than that pending makes its stream wait for
+//! all that costs nothing, and is then served as ever. No memory is taken or given back for it.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use streams::order::Point;
+
+use crate::allocator::Inner;
+use crate::reuse::Request;
+use crate::shard::{Shard, ShardState};
+
+/// After so many bursts the greatest stock before them is forgotten.
+const MEMORY_BURSTS: u32 = 512;
+
+/// The bytes of the latest bursts of a stream, and the most that there were.
+#[derive(Debug)]
+pub(crate) struct Stock<End = Point> {
+    depth: usize,
+    /// The latest `depth` bursts.
+    bursts: VecDeque<u64>,
+    /// Where the latest burst ended.
+    last: SmallVec<[End; 2]>,
+    most: u64,
+    most_before: u64,
+    count: u32,
+}
+
+impl<End: Copy + PartialEq> Stock<End> {
+    /// Nothing was handed over yet.
+    fn new(depth: usize) -> Self {
+        Self {
+            depth,
+            bursts: VecDeque::new(),
+            last: SmallVec::new(),
+            most: 0,
+            most_before: 0,
+            count: 0,
+        }
+    }
+
+    /// In bytes; no limit before anything was handed over.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.depth == 0 { u64::MAX } else { self.most.max(self.most_before) }
+    }
+
+    /// A block of `bytes` was handed over whose uses end with `ends`, by a stream that waits so
+    /// deep.
+    pub(crate) fn add(&mut self, ends: &[End], bytes: u64, depth: usize) {
+        if depth != self.depth {
+            *self = Self::new(depth);
+        }
+        let is_same = ends.iter().all(|end| self.last.contains(end));
+        match self.bursts.back_mut().filter(|_| is_same) {
+            Some(burst) => *burst += bytes,
+            None => {
+                self.bursts.push_back(bytes);
+                self.last = ends.iter().copied().collect();
+                self.count += 1;
+                if depth < self.bursts.len() {
+                    self.bursts.pop_front();
+                }
+            }
+        }
+        if MEMORY_BURSTS < self.count {
+            (self.most_before, self.most, self.count) = (self.most, 0, 0);
+        }
+        self.most = self.most.max(self.bursts.iter().sum());
+    }
+}
+
+impl<End: Copy + PartialEq> Default for Stock<End> {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Inner {
+    /// Where more of the stream's memory is pending than it needs in stock, makes the stream wait
+    /// for what costs nothing, the oldest first: for somewhat more than the request takes, so that
+    /// what has piled up behind a gate or a slow use grows less, and nobody waits for all of it at
+    /// once.
+    pub(crate) fn keep_to_stock(&self, shard: &Shard, request: &Request<'_>) {
+        let above = shard.with(|state| state.bytes_above_stock());
+        if above == 0 {
+            return;
+        }
+        let Some(latest) = self.free_frontier(request) else { return };
+        let wanted = above.min(request.size + request.size / 2);
+        let unmet = shard.with(|state| state.oldest_watched(wanted, &latest));
+        if !unmet.is_empty() && self.wait_until_met(request, &unmet) {
+            shard.with(|state| state.counters.stock_waits += 1);
+        }
+    }
+}
+
+impl ShardState {
+    /// How much more is pending than the stream needs in stock.
+    #[inline]
+    pub(crate) fn bytes_above_stock(&self) -> u64 {
+        self.pending_free_bytes().saturating_sub(self.stock.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MEMORY_BURSTS, Stock};
+
+    /// Each burst is one block of so many bytes; the stock after each.
+    fn stocks(stock: &mut Stock<u32>, bursts: &[(u32, u64)], depth: usize) -> Vec<u64> {
+        let mut add = |&(end, bytes): &(u32, u64)| {
+            stock.add(&[end], bytes, depth);
+            stock.bytes()
+        };
+        bursts.iter().map(&mut add).collect()
+    }
+
+    #[test]
+    fn nothing_is_too_much_before_something_was_handed_over() {
+        assert_eq!(Stock::<u32>::default().bytes(), u64::MAX);
+    }
+
+    #[test]
+    fn a_stock_is_the_most_that_so_many_bursts_took() {
+        let bursts = [(1, 3), (2, 5), (3, 2), (4, 9), (5, 1), (6, 1)];
+        assert_eq!(stocks(&mut Stock::default(), &bursts, 2), [3, 8, 8, 11, 11, 11]);
+    }
+
+    #[test]
+    fn what_one_burst_hands_over_counts_together() {
+        let bursts = [(1, 3), (1, 4), (2, 4)];
+        assert_eq!(stocks(&mut Stock::default(), &bursts, 1), [3, 7, 7]);
+    }
+
+    #[test]
+    fn another_depth_begins_anew() {
+        let mut stock = Stock::default();
+        assert_eq!(stocks(&mut stock, &[(1, 50)], 1), [50]);
+        assert_eq!(stocks(&mut stock, &[(2, 3), (3, 4)], 2), [3, 7]);
+    }
+
+    /// Was thought of: one large buffer at the start of a program would keep its stock large for
+    /// ever.
+    #[test]
+    fn a_burst_that_was_large_once_is_forgotten() {
+        let mut bursts = vec![(0, 1_000)];
+        bursts.extend((1..=2 * MEMORY_BURSTS + 2).map(|end| (end, 10)));
+        assert_eq!(stocks(&mut Stock::default(), &bursts, 1).last(), Some(&10));
+    }
+}

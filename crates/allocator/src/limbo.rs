@@ -100,26 +100,26 @@ impl ShardState {
     }
 
     /// What the oldest pending blocks of at least so many bytes wait for, of those that wait for
-    /// nothing beyond `latest`.
-    pub(crate) fn oldest_watched(&self, bytes: u64, latest: &Frontier) -> Frontier {
+    /// nothing beyond `latest`; and how many bytes these have.
+    pub(crate) fn oldest_watched(&self, bytes: u64, latest: &Frontier) -> (Frontier, u64) {
         let watches = self.limbo.watches.iter();
         let oldest = watches.flat_map(|watch| watch.blocks.iter().take(LOOKS_MAX));
         let mut oldest: Vec<_> =
             oldest.map(|(_, block)| (self.arena.at(*block).freed_at, *block)).collect();
         oldest.sort_unstable();
-        let (mut left, mut points) = (bytes, Frontier::default());
+        let (mut found, mut points) = (0, Frontier::default());
         for (_, block) in oldest {
-            if left == 0 {
+            if bytes <= found {
                 break;
             }
             let record = self.arena.at(block);
             let unmet = || requirements(record).filter(|point| !self.knows(*point));
             if unmet().all(|point| latest.covers(point)) {
                 unmet().for_each(|point| points.insert(point));
-                left = left.saturating_sub(record.size);
+                found += record.size;
             }
         }
-        points
+        (points, found)
     }
 
     /// Makes ready what has become known. No driver call.

@@ -87,7 +87,7 @@ impl ShardState {
     pub(crate) fn take_ready(&mut self, size: u64, requested: (u64, bool)) -> Option<Taken> {
         if !self.limbo.is_empty() {
             self.sweep();
-            if 0 < self.bytes_above_stock() {
+            if self.is_to_keep_to_stock(size) {
                 return None;
             }
         }

@@ -31,6 +31,10 @@ pub(crate) struct Stock<End = Point> {
     most: u64,
     most_before: u64,
     count: u32,
+    /// For how many bytes may be waited now, less than none after a block that was larger.
+    credit: i64,
+    /// Nothing could be waited for, and nothing was handed over since.
+    is_in_vain: bool,
 }
 
 impl<End: Copy + PartialEq> Stock<End> {
@@ -43,6 +47,8 @@ impl<End: Copy + PartialEq> Stock<End> {
             most: 0,
             most_before: 0,
             count: 0,
+            credit: 0,
+            is_in_vain: false,
         }
     }
 
@@ -58,6 +64,7 @@ impl<End: Copy + PartialEq> Stock<End> {
         if depth != self.depth {
             *self = Self::new(depth);
         }
+        self.is_in_vain = false;
         let is_same = ends.iter().all(|end| self.last.contains(end));
         match self.bursts.back_mut().filter(|_| is_same) {
             Some(burst) => *burst += bytes,
@@ -75,6 +82,27 @@ impl<End: Copy + PartialEq> Stock<End> {
         }
         self.most = self.most.max(self.bursts.iter().sum());
     }
+
+    /// A request of `bytes` finds more pending than the stock: whether it is to look for what may be
+    /// waited for.
+    #[inline]
+    fn is_due(&mut self, bytes: u64) -> bool {
+        let more = i64::try_from(bytes + bytes / 2).unwrap_or(i64::MAX);
+        let most = i64::try_from(self.bytes()).unwrap_or(i64::MAX);
+        self.credit = self.credit.saturating_add(more).min(most.max(more));
+        !self.is_in_vain && 0 < self.credit
+    }
+
+    /// What may be waited for now, of so many bytes above the stock.
+    fn wanted(&self, above: u64) -> u64 {
+        if self.is_in_vain { 0 } else { above.min(u64::try_from(self.credit).unwrap_or(0)) }
+    }
+
+    /// So many bytes were waited for.
+    fn note_wait(&mut self, bytes: u64) {
+        self.credit = self.credit.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.is_in_vain = bytes == 0;
+    }
 }
 
 impl<End: Copy + PartialEq> Default for Stock<End> {
@@ -85,27 +113,37 @@ impl<End: Copy + PartialEq> Default for Stock<End> {
 
 impl Inner {
     /// Where more of the stream's memory is pending than it needs in stock, makes the stream wait
-    /// for what costs nothing, the oldest first: for somewhat more than the request takes, so that
-    /// what has piled up behind a gate or a slow use grows less, and nobody waits for all of it at
-    /// once.
+    /// for what costs nothing, the oldest first.
+    ///
+    /// For somewhat more than its requests take, so that what has piled up behind a gate or a slow
+    /// use grows less; not for all of it at once, since the others need time to work it off.
     pub(crate) fn keep_to_stock(&self, shard: &Shard, request: &Request<'_>) {
-        let above = shard.with(|state| state.bytes_above_stock());
-        if above == 0 {
+        let wanted = shard.with(|state| state.stock.wanted(state.bytes_above_stock()));
+        if wanted == 0 {
             return;
         }
-        let Some(latest) = self.free_frontier(request) else { return };
-        let wanted = above.min(request.size + request.size / 2);
-        let unmet = shard.with(|state| state.oldest_watched(wanted, &latest));
-        if !unmet.is_empty() && self.wait_until_met(request, &unmet) {
-            shard.with(|state| state.counters.stock_waits += 1);
-        }
+        let Some(latest) = self.free_frontier(request) else {
+            return shard.with(|state| state.stock.note_wait(0));
+        };
+        let (unmet, bytes) = shard.with(|state| state.oldest_watched(wanted, &latest));
+        let waits = !unmet.is_empty() && self.wait_until_met(request, &unmet);
+        shard.with(|state| {
+            state.stock.note_wait(if waits { bytes } else { 0 });
+            state.counters.stock_waits += u64::from(waits);
+        });
     }
 }
 
 impl ShardState {
+    /// Whether a request of `bytes` is to look for what its stream may wait for before it is served.
+    #[inline]
+    pub(crate) fn is_to_keep_to_stock(&mut self, bytes: u64) -> bool {
+        0 < self.bytes_above_stock() && self.stock.is_due(bytes)
+    }
+
     /// How much more is pending than the stream needs in stock.
     #[inline]
-    pub(crate) fn bytes_above_stock(&self) -> u64 {
+    fn bytes_above_stock(&self) -> u64 {
         self.pending_free_bytes().saturating_sub(self.stock.bytes())
     }
 }
@@ -145,6 +183,36 @@ mod tests {
         let mut stock = Stock::default();
         assert_eq!(stocks(&mut stock, &[(1, 50)], 1), [50]);
         assert_eq!(stocks(&mut stock, &[(2, 3), (3, 4)], 2), [3, 7]);
+    }
+
+    /// Was thought of: where nobody may be waited for, each cached request would go the long way to
+    /// find that out again.
+    #[test]
+    fn what_was_looked_for_in_vain_is_looked_for_again_after_the_next_burst_only() {
+        let mut stock = Stock::default();
+        stock.add(&[1], 100, 1);
+        assert!(stock.is_due(10));
+        stock.note_wait(0);
+        assert!(!stock.is_due(10) && stock.wanted(1_000) == 0);
+        stock.add(&[2], 100, 1);
+        assert!(stock.is_due(10));
+    }
+
+    /// Was thought of: many small requests would have a stream wait for a large block each, and so
+    /// for everything that a gate had held up.
+    #[test]
+    fn requests_wait_for_no_more_than_one_and_a_half_times_what_they_take() {
+        let mut stock = Stock::default();
+        stock.add(&[1], 100, 1);
+        let mut waited = 0;
+        for _ in 0..1_000 {
+            if stock.is_due(10) {
+                assert!(0 < stock.wanted(5_000));
+                stock.note_wait(100);
+                waited += 100;
+            }
+        }
+        assert!((14_900..=15_100).contains(&waited), "{waited}");
     }
 
     /// Was thought of: one large buffer at the start of a program would keep its stock large for

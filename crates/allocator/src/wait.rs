@@ -214,7 +214,7 @@ impl Inner {
         let latest = self.free_frontier(request)?;
         let shard = self.shards.get(request.order.slot())?;
         let reach = request.size.saturating_mul(GROWTH_REACH);
-        let oldest = shard.with(|state| state.oldest_watched(reach, &latest));
+        let (oldest, _) = shard.with(|state| state.oldest_watched(reach, &latest));
         let within = (!oldest.is_empty()).then_some(oldest)?;
         Some(Terms { within: Some(within), ..Terms::default() })
     }

@@ -26,6 +26,9 @@ const fn checked(words: &'static str) -> Step {
     Step { words, environment: ENVIRONMENT }
 }
 
+/// A rustdoc that checks the codes of what must not compile; from the root of the workspace.
+const RUSTDOC: &str = ".ci/rustdoc";
+
 const STEPS: &[Step] = &[
     step("cargo fmt --all --check"),
     step("cargo clippy --workspace --all-targets --all-features -- -D warnings"),
@@ -37,6 +40,10 @@ const STEPS: &[Step] = &[
     Step {
         words: "cargo test --package streams --package allocator --lib --release loom",
         environment: &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")],
+    },
+    Step {
+        words: "cargo test --package wellspring --doc does_not_compile",
+        environment: &[("RUSTDOC", RUSTDOC)],
     },
     step("xtask bindgen --check"),
     step("xtask kernels --check"),
@@ -89,7 +96,9 @@ fn run_step(step: &Step) -> Result<bool> {
 mod tests {
     use clap::Parser as _;
 
-    use super::{STEPS, Step, run_step};
+    use std::process::Command;
+
+    use super::{RUSTDOC, STEPS, Step, run_step};
 
     #[test]
     fn every_chore_among_the_steps_exists() {
@@ -106,5 +115,26 @@ mod tests {
         assert!(run_step(&step("printenv WELLSPRING_STEP")).unwrap());
         assert!(!run_step(&step("printenv WELLSPRING_NO_SUCH_VARIABLE")).unwrap());
         assert!(run_step(&step("wellspring-has-no-such-program")).is_err());
+    }
+
+    #[test]
+    fn a_mistake_of_another_code_than_the_one_named_fails_in_ci_only() {
+        let folder = crate::test_folder("codes");
+        let passes = |rustdoc: &str, code: &str| {
+            let file = folder.join("example.rs");
+            let example = "let moved = String::new();\n/// drop(moved);\n/// drop(moved);";
+            let text =
+                format!("/// ```compile_fail,{code}\n/// {example}\n/// ```\npub fn f() {{}}\n");
+            std::fs::write(&file, text).unwrap();
+            let mut command = Command::new(rustdoc);
+            command.env_remove("RUSTC_BOOTSTRAP").args(["--test", "--edition", "2024"]).arg(file);
+            command.output().unwrap().status.success()
+        };
+        let checking = crate::workspace_root().join(RUSTDOC);
+        let checking = checking.to_str().unwrap();
+        assert!(passes(checking, "E0382"), "the right code");
+        assert!(!passes(checking, "E0505"), "a wrong one");
+        assert!(passes("rustdoc", "E0505"), "codes are checked without it: it is not needed");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

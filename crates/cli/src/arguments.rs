@@ -118,10 +118,10 @@ pub(crate) struct ReportArguments {
     /// Where the page goes; `-` is the standard output
     #[arg(long, short, value_name = "FILE", default_value = "report.html")]
     pub(crate) output: PathBuf,
-    /// Draw memory over time as SVG too
+    /// Draw memory over time as SVG too; `-` is the standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// Draw memory over time as PNG too
+    /// Draw memory over time as PNG too; `-` is the standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) png: Option<PathBuf>,
     /// Which frames own what is allocated below them, matched against `file:line name`; by default

@@ -10,8 +10,13 @@ const ERROR_LINES_MAX: usize = 3;
 
 /// Prints a result. A reader that has seen enough is no failure.
 pub(crate) fn result(text: &str) -> Result<(), Failure> {
+    content(text.as_bytes())
+}
+
+/// The same for a result that need not be text.
+pub(crate) fn content(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::faulty(format_args!("the result cannot be written: {error}")))
         }

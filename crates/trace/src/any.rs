@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::chrome::{self, ChromeError};
 use crate::csv::{self, CsvError};
-use crate::pytorch::{self, Input, Progress, ReadError, ReadOptions, Snapshot};
+use crate::pytorch::{self, BYTE_ORDER_MARK, Input, Progress, ReadError, ReadOptions, Snapshot};
 use crate::rmm::{self, LogError};
 use crate::stream_trace::{FormatError, MAGIC, Recording};
 
@@ -92,9 +92,22 @@ enum Kind {
     Other,
 }
 
+/// Finds out what the file is, and passes over what stands before a text.
 fn kind_of(input: &mut Input<'_>) -> Kind {
+    let head = input.peek(BYTE_ORDER_MARK.len() + MAGIC.len());
+    let marked = head.strip_prefix(BYTE_ORDER_MARK);
+    let (has_mark, head) = (marked.is_some(), marked.unwrap_or(head));
+    let kind = kind_of_head(head.get(..MAGIC.len()).unwrap_or(head));
+    match kind {
+        Kind::Log | Kind::Csv | Kind::Json if has_mark => input.pass(BYTE_ORDER_MARK.len()),
+        Kind::Trace | Kind::Other if has_mark => return Kind::Other,
+        _ => {}
+    }
+    kind
+}
+
+fn kind_of_head(head: &[u8]) -> Kind {
     // What cannot even begin is left to the reader of snapshots, which says more.
-    let head = input.peek(MAGIC.len());
     if head.is_empty() {
         Kind::Other
     } else if MAGIC.starts_with(head) {

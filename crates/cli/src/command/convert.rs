@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use trace::convert::{
-    LeftOut, beside_entries, beside_items, fill_segments, rewrite_recording, snapshot_of,
-    write_recording,
+    LeftOut, beside_entries, beside_items, beside_snapshot, fill_segments, rewrite_recording,
+    snapshot_of, write_recording,
 };
 use trace::pytorch::{Snapshot, write};
 use trace::stream_trace::Recording;
@@ -128,7 +128,7 @@ impl Work<'_> {
         match self.format {
             FormatName::Pickle => {
                 write(snapshot, sink, Some(&mut progress))?;
-                Ok(Vec::new())
+                Ok(beside_snapshot(snapshot))
             }
             FormatName::Wst => {
                 let trace = trace()?;

@@ -1,10 +1,13 @@
 //! `record`: runs a program with recording on, and says where its trace is.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+use trace::stream_trace::MAGIC;
 use wellspring::RECORD_VARIABLE;
 
 use crate::arguments::RecordArguments;
@@ -33,7 +36,8 @@ pub(crate) fn run(arguments: &RecordArguments) -> crate::Outcome {
         .env(RECORD_VARIABLE, &file)
         .status()
         .map_err(|error| Failure::bad_input(format_args!("{shown_program}: {error}")))?;
-    let traces = written(&file, &before);
+    let (traces, others): (Vec<_>, Vec<_>) =
+        written(&file, &before).into_iter().partition(|trace| is_stream_trace(&trace.file));
     if !arguments.quiet {
         for Trace { file, bytes, .. } in &traces {
             output::note(&format!("recorded {} ({})", shown(file), bytes_text(*bytes)));
@@ -42,12 +46,24 @@ pub(crate) fn run(arguments: &RecordArguments) -> crate::Outcome {
     if !status.success() {
         return Err(Failure::faulty(format_args!("{shown_program} ended with {status}")));
     }
+    if let Some(other) = others.first() {
+        let file = shown(&other.file);
+        return Err(Failure::faulty(format_args!(
+            "{shown_program} left {file}, which is no stream trace"
+        )));
+    }
     if traces.is_empty() {
         return Err(Failure::faulty(format_args!(
             "{shown_program} recorded nothing: it opened no runtime of wellspring"
         )));
     }
     Ok(Ending::Done)
+}
+
+/// Whether a file begins as what a runtime records. It may end anywhere.
+fn is_stream_trace(file: &Path) -> bool {
+    let mut head = [0; MAGIC.len()];
+    File::open(file).is_ok_and(|mut file| file.read_exact(&mut head).is_ok() && head == MAGIC)
 }
 
 /// A file that is there.

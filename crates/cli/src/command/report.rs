@@ -22,14 +22,15 @@ const STANDARD_OUTPUT: &str = "-";
 /// Draws a report as told.
 pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
     let owner = arguments.owner.as_deref().map(pattern).transpose()?;
-    let goes_to_stdout = arguments.output == Path::new(STANDARD_OUTPUT);
-    if goes_to_stdout && arguments.json {
-        let message = "the page and --json cannot both go to the standard output";
-        return Err(Failure::bad_input(message));
-    }
     let outputs = [Some(&arguments.output), arguments.svg.as_ref(), arguments.png.as_ref()];
     let outputs: Vec<&Path> = outputs.into_iter().flatten().map(PathBuf::as_path).collect();
-    refuse_overwriting(&arguments.file, outputs.get(usize::from(goes_to_stdout)..).unwrap_or(&[]))?;
+    let (streamed, files): (Vec<&Path>, Vec<&Path>) =
+        outputs.into_iter().partition(|output| is_standard_output(output));
+    if 1 < streamed.len() + usize::from(arguments.json) {
+        let message = "only one of the page, the pictures and --json can go to the standard output";
+        return Err(Failure::bad_input(message));
+    }
+    refuse_overwriting(&arguments.file, &files)?;
     let bars = Bars::new(arguments.quiet);
     let trace = read(arguments, bars)?;
     let bar = bars.phase("drawing");
@@ -54,23 +55,24 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
         AnyTrace::Recording(recording) => Report::of_recording(recording, &options),
     };
     bar.show(1, 3);
-    let mut files = Vec::new();
+    let mut written = Vec::new();
     if let Some(file) = &arguments.svg {
-        files.push(write(file, drawn.svg().as_bytes())?);
+        written.push(write(file, drawn.svg().as_bytes())?);
     }
     if let Some(file) = &arguments.png {
-        files.push(write(file, &drawn.png().map_err(Failure::faulty)?)?);
+        written.push(write(file, &drawn.png().map_err(Failure::faulty)?)?);
     }
     bar.show(2, 3);
-    let page = drawn.html();
-    if goes_to_stdout {
-        output::result(&page)?;
-        return Ok(Ending::Done);
-    }
-    files.insert(0, write(&arguments.output, page.as_bytes())?);
+    written.insert(0, write(&arguments.output, drawn.html().as_bytes())?);
     drop(bar);
-    output::result(&told(&drawn.figures(), &files, arguments.json)?)?;
+    if streamed.is_empty() {
+        output::result(&told(&drawn.figures(), &written, arguments.json)?)?;
+    }
     Ok(Ending::Done)
+}
+
+fn is_standard_output(output: &Path) -> bool {
+    output == Path::new(STANDARD_OUTPUT)
 }
 
 /// A pattern of `--owner`.
@@ -98,6 +100,10 @@ struct Written {
 
 fn write(file: &PathBuf, content: &[u8]) -> Result<Written, Failure> {
     let shown = shown(file);
+    if is_standard_output(file) {
+        output::content(content)?;
+        return Ok(Written { file: shown, bytes: content.len() });
+    }
     std::fs::write(file, content)
         .map_err(|error| Failure::faulty(format_args!("{shown} cannot be written: {error}")))?;
     Ok(Written { file: shown, bytes: content.len() })

@@ -290,6 +290,9 @@ impl Told {
             writeln!(out, "the trace was cut: its program ended without ending it")?;
         }
         let Some(recorded) = &self.recorded else {
+            if self.kind != "snapshot" {
+                return writeln!(out, "no entries: its program asked for no device memory");
+            }
             writeln!(out, "no trace recorded: only what was held at the end is known")?;
             return writeln!(out, "call {RECORDING_CALL} before the work to record");
         };

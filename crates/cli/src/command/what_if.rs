@@ -58,22 +58,38 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// Answers for each snapshot.
+/// Answers for each snapshot. What is wrong with one file keeps no answer for another back; the
+/// first fault decides how the command ends.
 pub(crate) fn run(arguments: &Arguments) -> crate::Outcome {
-    let mut ending = Ending::Done;
-    for (index, file) in arguments.files.iter().enumerate() {
-        if 0 < index && !arguments.json {
-            output::result("\n")?;
-        }
-        if arguments.check {
-            if !check(arguments, file)? {
-                ending = Ending::Faulty;
+    let mut failure: Option<Failure> = None;
+    let (mut is_exact, mut answered) = (true, 0);
+    for file in &arguments.files {
+        match answer_or_check(arguments, file, 0 < answered) {
+            Ok(found) => {
+                is_exact &= found;
+                answered += 1;
             }
-        } else {
-            answer(arguments, file)?;
+            Err(error) => {
+                if let Some(earlier) = failure.replace(error) {
+                    output::error(&earlier.message);
+                    failure = failure.map(|it| Failure { ending: earlier.ending, ..it });
+                }
+            }
         }
     }
-    Ok(ending)
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(if is_exact { Ending::Done } else { Ending::Faulty }),
+    }
+}
+
+/// False if a check found a difference.
+fn answer_or_check(arguments: &Arguments, file: &Path, is_further: bool) -> Result<bool, Failure> {
+    let (text, is_exact) =
+        if arguments.check { check(arguments, file)? } else { (answer(arguments, file)?, true) };
+    let gap = if is_further && !arguments.json { "\n" } else { "" };
+    output::result(&format!("{gap}{text}"))?;
+    Ok(is_exact)
 }
 
 fn read(file: &Path, bars: Bars) -> Result<Snapshot, ReadError> {
@@ -82,7 +98,7 @@ fn read(file: &Path, bars: Bars) -> Result<Snapshot, ReadError> {
     read_file(file, &ReadOptions::default(), Some(&mut progress))
 }
 
-fn answer(arguments: &Arguments, file: &Path) -> Result<(), Failure> {
+fn answer(arguments: &Arguments, file: &Path) -> Result<String, Failure> {
     let bars = Bars::new(arguments.quiet);
     let name = printable(&file.display().to_string());
     let refuse = |error: ReadError| Failure::bad_input(format_args!("{name} {error}"));
@@ -105,7 +121,7 @@ fn answer(arguments: &Arguments, file: &Path) -> Result<(), Failure> {
         what_if(&case, &question, ours, |block| owners.name(block), &runs)
     };
     let found = found.map_err(|error| Failure::bad_input(format_args!("--setting: {error}")))?;
-    output::result(&told(&found, arguments.json)?)
+    told(&found, arguments.json)
 }
 
 fn told(answer: &WhatIf, as_json: bool) -> Result<String, Failure> {
@@ -157,8 +173,8 @@ fn serve(
     Ok(replay::run(&mut target, plan, Mode::UntilFull, progress)?)
 }
 
-/// Whether the model did what PyTorch recorded.
-fn check(arguments: &Arguments, file: &Path) -> Result<bool, Failure> {
+/// Whether the model did what PyTorch recorded, and what is to be said of it.
+fn check(arguments: &Arguments, file: &Path) -> Result<(String, bool), Failure> {
     let bars = Bars::new(arguments.quiet);
     let name = printable(&file.display().to_string());
     let refuse = |error: ReadError| Failure::bad_input(format_args!("{name} {error}"));
@@ -171,8 +187,7 @@ fn check(arguments: &Arguments, file: &Path) -> Result<bool, Failure> {
     } else {
         printable_lines(&compared(&name, &found))
     };
-    output::result(&text)?;
-    Ok(found.is_exact())
+    Ok((text, found.is_exact()))
 }
 
 fn compared(name: &str, found: &Comparison) -> String {

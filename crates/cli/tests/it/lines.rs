@@ -18,6 +18,7 @@ fn a_wrong_line_ends_with_2() {
         (&["replay", "a", "--verify=some"], "possible values"),
         (&["replay", "a", "--capacity", "0"], "write a size"),
         (&["replay", "a", "--capacity", "2XiB"], "write a size"),
+        (&["what-if", "a", "--capacity", "24"], "its unit is missing: write 24GiB"),
         (&["replay", "a", "--trace-device", "x"], "invalid digit"),
         (&["replay", "a", "--nonsense"], "--nonsense"),
         (&["advise"], "<FILE>"),

@@ -35,6 +35,29 @@ fn a_page_and_pictures_are_written() {
 }
 
 #[test]
+fn pictures_go_to_the_standard_output_as_well_and_to_no_file_named_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace_file("graphs");
+    let in_folder = |more: &[&str]| {
+        let run = std::process::Command::new(env!("CARGO_BIN_EXE_wellspring"));
+        let line = ["report", text(&trace), "-o", "a.html", "-q"];
+        let mut run = run;
+        run.current_dir(folder.path()).args(line).args(more).output().unwrap()
+    };
+    let svg = in_folder(&["--svg", "-"]);
+    assert!(svg.status.success() && svg.stdout.starts_with(b"<svg"), "{svg:?}");
+    assert!(svg.stdout.ends_with(b"</svg>\n"), "nothing behind the picture");
+    let png = in_folder(&["--png", "-"]);
+    assert!(png.status.success() && png.stdout.starts_with(b"\x89PNG"));
+    assert!(!folder.path().join("-").exists() && folder.path().join("a.html").exists());
+    for two in [&["--svg", "-", "--png", "-"][..], &["--svg", "-", "--json"]] {
+        let refused = in_folder(two);
+        assert_eq!(refused.status.code(), Some(2), "{two:?}");
+        assert!(refused.stdout.is_empty());
+    }
+}
+
+#[test]
 fn an_owner_is_a_pattern() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("a.html");

@@ -63,10 +63,10 @@ fn a_program_is_run_with_the_variable_and_its_trace_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.wst");
     let name = file.to_str().unwrap();
-    let script = "printf trace > \"$WELLSPRING_RECORD\"; exit \"$0\"";
+    let script = "printf '\\211WST\\r\\n\\032\\n' > \"$WELLSPRING_RECORD\"; exit \"$0\"";
     let said = wellspring(&["record", "-o", name, "--", "sh", "-c", script, "0"]);
     assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{said:?}");
-    assert!(said.stderr.contains("run.wst (5 B)"), "{said:?}");
+    assert!(said.stderr.contains("run.wst (8 B)"), "{said:?}");
     let said = wellspring(&["record", "-q", "-o", name, "--", "sh", "-c", script, "7"]);
     said.check_failure(1, &["sh ended with", "7"]);
     wellspring(&["record", "-o", name, "--", "true"]).check_failure(1, &["recorded nothing"]);
@@ -74,4 +74,16 @@ fn a_program_is_run_with_the_variable_and_its_trace_is_named() {
     let nowhere = ["record", "-o", "/no/such/folder/run.wst", "--", "true"];
     wellspring(&nowhere).check_failure(2, &["no folder"]);
     wellspring(&["record"]).check_failure(2, &["<COMMAND>"]);
+}
+
+/// Was: any bytes that a program left counted as a recording.
+#[test]
+fn what_a_program_left_that_is_no_stream_trace_is_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.wst");
+    for script in ["printf trace > \"$WELLSPRING_RECORD\"", ": > \"$WELLSPRING_RECORD\""] {
+        let line = ["record", "-o", file.to_str().unwrap(), "--", "sh", "-c", script];
+        wellspring(&line).check_failure(1, &["run.wst, which is no stream trace"]);
+        std::fs::remove_file(&file).unwrap();
+    }
 }

@@ -126,6 +126,12 @@ fn what_cannot_be_asked_ends_with_2() {
     failed(&["--check", "--search"], "cannot be used with");
     wellspring(&["what-if"]).check_failure(2, &["<SNAPSHOT>"]);
     wellspring(&["what-if", "/no/such.pickle"]).check_failure(2, &["no such file"]);
+    let kept = trace_file("graphs");
+    let line = ["what-if", "--setting", "default", "/no/such.pickle", kept.to_str().unwrap()];
+    let said = wellspring(&[&line[..], &["/none/either.pickle"]].concat());
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stdout.starts_with("fits: "), "a bad file keeps no answer back: {said:?}");
+    assert!(said.stderr.contains("/no/such.pickle cannot") && said.stderr.contains("/none/either"));
 }
 
 /// Was: a frame's line break began a line of the answer, which may look like the one to paste.
@@ -142,7 +148,7 @@ fn no_name_in_a_trace_begins_a_line_of_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.pickle");
     std::fs::write(&file, pickle(&snapshot(entries))).unwrap();
-    let said = wellspring(&["what-if", file.to_str().unwrap(), "--capacity", "1"]);
+    let said = wellspring(&["what-if", file.to_str().unwrap(), "--capacity", "1B"]);
     let verdict = said.stdout.lines().next().unwrap();
     assert!(
         verdict.contains(r"f\nPYTORCH_CUDA_ALLOC_CONF=forged\r\u{1b}[2J\u{202e} ("),

@@ -71,6 +71,7 @@ pub fn beside_entries(
         ("frames beside the owner of an allocation", frames),
         ("entries of other devices", entries_of_others),
         ("segments and entries of pinned memory", snapshot.host_segments.len() + host_entries),
+        ("unknown keys", snapshot.passed_over_count),
     ])
 }
 
@@ -80,6 +81,12 @@ pub fn beside_entries(
 pub fn beside_items(recording: &Recording) -> Vec<LeftOut> {
     let unknown = usize::try_from(recording.unknown_count).unwrap_or(usize::MAX);
     left_out(&[("entries of unknown kinds", unknown)])
+}
+
+/// What a snapshot that is written once more lacks of the file that it was read from.
+#[must_use]
+pub fn beside_snapshot(snapshot: &Snapshot) -> Vec<LeftOut> {
+    left_out(&[("unknown keys", snapshot.passed_over_count)])
 }
 
 /// Counts of what is left out, without those that are 0.

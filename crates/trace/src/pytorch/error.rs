@@ -202,7 +202,7 @@ pub enum ReadError {
     },
     /// No device has a single trace entry.
     #[error(
-        "no trace recorded: `device_traces` is empty, for all devices\n\
+        "has no trace: `device_traces` is empty, for all devices\n\
          call torch.cuda.memory._record_memory_history() before the work to record"
     )]
     NoHistory,
@@ -215,7 +215,7 @@ pub enum ReadError {
         device_count: usize,
     },
     /// The chosen device has no trace entry, others have.
-    #[error("no trace recorded of device {device}; device {other} has one")]
+    #[error("has no trace of device {device}; device {other} has one")]
     NoHistoryOnDevice {
         /// The chosen device.
         device: usize,

@@ -27,6 +27,8 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const HEAD_BYTES: u64 = 8;
+/// What editors and spreadsheets put before a text in UTF-8.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// First bytes of things that are often taken for snapshots, and what to call them.
 const FOREIGN: &[(&[u8], &str)] = &[
@@ -112,6 +114,11 @@ impl<'a> Input<'a> {
         self.peeked.make_contiguous()
     }
 
+    /// Leaves out so many of the bytes that were looked at. Only for who has read nothing yet.
+    pub(crate) fn pass(&mut self, count: usize) {
+        self.peeked.drain(..count.min(self.peeked.len()));
+    }
+
     /// Reads up to `into.len()` decompressed bytes, of which `offset` were read before.
     pub(crate) fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         if !self.peeked.is_empty() {
@@ -184,8 +191,10 @@ fn recognize(head: &[u8]) -> Result<Option<Compression>, ReadError> {
         return Ok(Some(Compression::Zstd));
     }
     // Traces of other kinds may be plain too; who wants a pickle finds out when it asks for one.
-    let is_other = [&MAGIC, HEADER.as_bytes(), CSV_BEGIN].iter().any(|it| it.starts_with(head));
-    if head.is_empty() || !(is_other || head.starts_with(JSON_BEGIN)) {
+    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let is_other = MAGIC.starts_with(head)
+        || [HEADER.as_bytes(), CSV_BEGIN].iter().any(|it| it.starts_with(text));
+    if text.is_empty() || !(is_other || text.starts_with(JSON_BEGIN)) {
         check_pickle_start(head)?;
     }
     Ok(None)

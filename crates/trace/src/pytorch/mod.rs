@@ -38,12 +38,12 @@ use std::path::Path;
 pub use entry::{Action, Entry};
 pub use error::{Place, ReadError};
 use extract::Fault;
-pub(crate) use input::Input;
+pub(crate) use input::{BYTE_ORDER_MARK, Input};
 use machine::Machine;
 pub use pools::{PoolNumber, Pools};
 pub use snapshot::{
     AllocatorSettings, Annotation, Block, BlockState, DeviceTrace, HostSegment, Segment,
-    SegmentKind, Snapshot, Stage, StreamHandle,
+    SegmentKind, SettingValue, Snapshot, Stage, StreamHandle,
 };
 pub(crate) use stacks::StacksBuilder;
 pub use stacks::{Frame, StackId, Stacks, TextId, Texts};

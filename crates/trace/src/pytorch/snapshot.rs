@@ -39,6 +39,9 @@ pub struct Snapshot {
     /// Actions that this reader does not know, by the number in [`Action::Other`], and how many
     /// entries have each, in the traces of devices and of the host.
     pub unknown_actions: Vec<(String, usize)>,
+    /// How many keys of the file's outermost dictionary, and how many settings, are not kept: no
+    /// version of PyTorch that is known here writes them, or not with such values.
+    pub passed_over_count: usize,
 }
 
 /// A stream as PyTorch names it: the raw handle, 0 for the default stream.
@@ -171,6 +174,23 @@ pub struct AllocatorSettings {
     pub expandable_segments: Option<bool>,
     /// Steps between powers of two, by the interval's start in MiB; 0 is off.
     pub roundup_power2_divisions: Vec<(u64, u64)>,
+    /// The settings that are not looked at, by name, at most 256.
+    pub others: Vec<(String, SettingValue)>,
+}
+
+/// What a setting is set to that is not looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SettingValue {
+    /// `None`.
+    Nothing,
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer.
+    Integer(i64),
+    /// A floating-point number.
+    Float(f64),
+    /// A text.
+    Text(String),
 }
 
 impl Snapshot {

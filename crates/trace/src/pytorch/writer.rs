@@ -2,7 +2,8 @@
 //!
 //! What PyTorch's viewer needs and a [`Snapshot`] may lack is added: blocks tile their segment
 //! (what lies between them is written as free), and sums are counted from the blocks. What a
-//! snapshot never held, such as keys that the reader passes over, is not there.
+//! snapshot never held, such as keys that the reader passes over, is not there; [`Snapshot`]
+//! counts those of its outermost dictionary and its settings.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -10,8 +11,8 @@ use std::io::{self, BufWriter, Write};
 use super::entry::{Action, Entry};
 use super::pickler::Pickler;
 use super::snapshot::{
-    AllocatorSettings, Annotation, Block, BlockState, HostSegment, Segment, SegmentKind, Snapshot,
-    Stage,
+    AllocatorSettings, Annotation, Block, BlockState, HostSegment, Segment, SegmentKind,
+    SettingValue, Snapshot, Stage,
 };
 use super::stacks::{Frame, StackId, TextId};
 
@@ -24,7 +25,8 @@ pub type WriteProgress<'a> = &'a mut dyn FnMut(usize, usize);
 /// Writes `snapshot` as a pickle of protocol 4. Needs memory for one number for each distinct
 /// text, frame and stack, and 64 KiB.
 ///
-/// Read again, it is equal to `snapshot` where the blocks of that tile their segments.
+/// Read again, it is equal to `snapshot` where the blocks of that tile their segments and nothing
+/// was passed over.
 ///
 /// # Errors
 /// What `sink` says, or a text of more than 4 GiB.
@@ -334,6 +336,16 @@ impl<'a, W: Write> SnapshotWriter<'a, '_, W> {
             self.pickler.unsigned(*divisions)?;
         }
         self.pickler.close_dict()?;
+        for (name, value) in &settings.others {
+            self.pickler.text(name)?;
+            match value {
+                SettingValue::Nothing => self.pickler.none()?,
+                SettingValue::Bool(value) => self.pickler.boolean(*value)?,
+                SettingValue::Integer(value) => self.pickler.integer(*value)?,
+                SettingValue::Float(value) => self.pickler.float(*value)?,
+                SettingValue::Text(value) => self.pickler.text(value)?,
+            }
+        }
         self.pickler.close_dict()
     }
 }

@@ -176,7 +176,7 @@ fn a_list_of_segments_alone_is_a_snapshot() {
     assert_eq!(snapshot.segments.len(), 1);
     assert_eq!(snapshot.segments[0].blocks[0].state, BlockState::PendingFree);
     assert!(snapshot.device_traces.is_empty());
-    assert!(snapshot.trace(None).unwrap_err().to_string().starts_with("no trace recorded"));
+    assert!(snapshot.trace(None).unwrap_err().to_string().starts_with("has no trace"));
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_snapshot_without_history_shows_its_segments_and_says_what_to_call() {
         let snapshot = read_bytes(&pickle(&value)).unwrap();
         assert_eq!(snapshot.segments[0].blocks[0].requested_bytes, 100);
         let message = snapshot.trace(None).unwrap_err().to_string();
-        assert!(message.starts_with("no trace recorded"), "{message}");
+        assert!(message.starts_with("has no trace"), "{message}");
         assert!(message.contains("torch.cuda.memory._record_memory_history()"), "{message}");
     }
 }

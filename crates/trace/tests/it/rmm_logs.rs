@@ -57,3 +57,21 @@ fn a_log_without_entries_says_that_it_is_one() {
         assert!(matches!(error, LogError::Empty), "{error}");
     }
 }
+
+/// Was: the mark was taken for a part of the first column's name, and the log for a pickle.
+#[test]
+fn a_byte_order_mark_before_a_log_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log.csv");
+    let read_marked = |bytes: &str| {
+        std::fs::write(&file, format!("\u{feff}{bytes}")).unwrap();
+        read_any(&file, &ReadOptions::default(), None)
+    };
+    let AnyTrace::Snapshot(snapshot) = read_marked(&log(&[LINE])).unwrap() else {
+        panic!("a log becomes a snapshot")
+    };
+    assert_eq!(snapshot.trace(None).unwrap().entries().len(), 1);
+    let refused = |bytes| read_marked(bytes).unwrap_err().to_string();
+    assert!(refused("\u{80}\u{4}.").starts_with("is not a PyTorch memory snapshot"));
+    assert!(refused("").starts_with("is not a PyTorch memory snapshot"));
+}

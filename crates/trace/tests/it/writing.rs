@@ -4,8 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trace::convert::{fill_segments, rewrite_recording, snapshot_of, write_recording};
-use trace::pytorch::{Action, BlockState, ReadOptions, Snapshot, read, read_file, write};
+use trace::convert::{
+    beside_snapshot, fill_segments, rewrite_recording, snapshot_of, write_recording,
+};
+use trace::pytorch::{
+    Action, BlockState, ReadOptions, SettingValue, Snapshot, read, read_file, write,
+};
 use trace::stream_trace::{
     EventId, Item, Maker, RecordNumber, Recording, ServedBy, StreamKind, StreamStart, Subject,
     UseKind, Writer,
@@ -239,6 +243,40 @@ fn an_arrow_goes_from_a_record_to_its_wait() {
     let (from, to) = (line("\"ph\":\"s\""), line("\"ph\":\"f\""));
     assert!(from.contains("\"tid\":2,\"ts\":8.000") && to.contains("\"tid\":1,\"ts\":9.000"));
     assert!(from.contains("\"id\":0") && to.contains("\"id\":0"), "{from}\n{to}");
+}
+
+/// Was: what the reader does not look at was gone from what `convert` wrote, without a word.
+#[test]
+fn settings_that_are_not_looked_at_are_written_and_what_is_not_is_counted() {
+    use Py::{Bool, Dict, Int, List, Text};
+    let settings = Dict(vec![
+        ("PYTORCH_CUDA_ALLOC_CONF", Text("expandable_segments:True")),
+        ("release_lock_on_cudamalloc", Bool(true)),
+        ("pinned_num_register_threads", Int(8)),
+        ("a_new_one", Text("words")),
+        ("expandable_segments", Int(1)),
+        ("a_deep_one", List(vec![Int(1)])),
+    ]);
+    let file = |settings| {
+        let empty = || List(Vec::new());
+        pickle(&Dict(vec![
+            ("segments", empty()),
+            ("device_traces", List(vec![empty()])),
+            ("allocator_settings", settings),
+            ("a_new_key", Int(7)),
+        ]))
+    };
+    let snapshot = read_back(&file(settings));
+    assert_eq!(snapshot.passed_over_count, 2, "the list, and the new key");
+    let kept = snapshot.allocator_settings.as_ref().unwrap();
+    assert_eq!(kept.others.len(), 4);
+    assert_eq!(kept.others[2], ("a_new_one".to_owned(), SettingValue::Text("words".to_owned())));
+    let again = read_back(&write(&snapshot, Vec::new(), None).unwrap());
+    assert_eq!(again.allocator_settings, snapshot.allocator_settings);
+    assert_eq!(again.passed_over_count, 0);
+    assert_eq!(beside_snapshot(&snapshot)[0].to_string(), "2 unknown keys");
+    assert_eq!(beside_snapshot(&again), []);
+    assert_eq!(read_back(&file(Int(7))).passed_over_count, 2, "settings that are none");
 }
 
 #[test]

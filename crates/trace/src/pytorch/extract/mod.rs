@@ -85,8 +85,15 @@ impl Extractor {
         if let Some(annotations) = annotations {
             snapshot.annotations = self.annotations(annotations)?;
         }
-        if let Some(Value::Dict(settings)) = settings {
-            snapshot.allocator_settings = Some(self.settings(settings));
+        snapshot.passed_over_count = self.passed_over_count(top);
+        match settings {
+            Some(Value::Dict(settings)) => {
+                let (settings, passed_over_count) = self.settings(settings);
+                snapshot.allocator_settings = Some(settings);
+                snapshot.passed_over_count += passed_over_count;
+            }
+            Some(_) => snapshot.passed_over_count += 1,
+            None => {}
         }
         // Last, because it leaves no entries behind.
         if let Some(traces) = traces {

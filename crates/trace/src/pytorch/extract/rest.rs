@@ -6,10 +6,30 @@ use super::judge::{ADDRESS_MAX, DEVICE_MAX, SIZE_BYTES_MAX};
 use crate::pytorch::error::ReadError;
 use crate::pytorch::heap::Value;
 use crate::pytorch::packed::Packed;
-use crate::pytorch::snapshot::{AllocatorSettings, Annotation, HostSegment, Stage};
+use crate::pytorch::snapshot::{AllocatorSettings, Annotation, HostSegment, SettingValue, Stage};
 use crate::pytorch::word::Word;
 
+/// Settings beyond this number that are not looked at are not kept either.
+const OTHER_SETTINGS_MAX: usize = 256;
+
+/// The keys of a snapshot's own dictionary that are read.
+const TOP_KEYS: [Word; 7] = [
+    Word::Segments,
+    Word::DeviceTraces,
+    Word::Overflowed,
+    Word::HostSegments,
+    Word::HostTraces,
+    Word::ExternalAnnotations,
+    Word::AllocatorSettings,
+];
+
 impl Extractor {
+    /// How many keys of the snapshot's own dictionary are not read.
+    pub(super) fn passed_over_count(&self, top: u32) -> usize {
+        let is_read = |key| matches!(key, Value::Word(word) if TOP_KEYS.contains(&word));
+        self.pairs(top).iter().filter(|(key, _)| !is_read(*key)).count()
+    }
+
     pub(super) fn host_segments(&mut self, value: Value) -> Result<Vec<HostSegment>, ReadError> {
         let mut segments = Vec::new();
         for position in 0..self.items_if_any(value)? {
@@ -96,11 +116,13 @@ impl Extractor {
         Ok(flags)
     }
 
-    pub(super) fn settings(&self, dict: u32) -> AllocatorSettings {
+    /// The settings, and how many are not kept.
+    pub(super) fn settings(&self, dict: u32) -> (AllocatorSettings, usize) {
         let mut settings = AllocatorSettings::default();
+        let mut passed_over_count = 0;
         for &(key, value) in self.pairs(dict) {
             match (key, value) {
-                (Value::Word(Word::Configuration), value) => {
+                (Value::Word(Word::Configuration), Value::Word(_) | Value::Text(_)) => {
                     settings.configuration = self.text(value);
                 }
                 (Value::Word(Word::MaxSplitSize), Value::Int(bytes)) => {
@@ -115,10 +137,25 @@ impl Extractor {
                 (Value::Word(Word::RoundupPower2Divisions), Value::Dict(divisions)) => {
                     settings.roundup_power2_divisions = self.divisions(divisions);
                 }
-                _ => {}
+                _ => match self.text(key).zip(self.setting_value(value)) {
+                    Some(other) if settings.others.len() < OTHER_SETTINGS_MAX => {
+                        settings.others.push(other);
+                    }
+                    Some(_) | None => passed_over_count += 1,
+                },
             }
         }
-        settings
+        (settings, passed_over_count)
+    }
+
+    fn setting_value(&self, value: Value) -> Option<SettingValue> {
+        Some(match value {
+            Value::None => SettingValue::Nothing,
+            Value::Bool(value) => SettingValue::Bool(value),
+            Value::Int(value) => SettingValue::Integer(value),
+            Value::Float(value) => SettingValue::Float(value),
+            value => SettingValue::Text(self.text(value)?),
+        })
     }
 
     fn divisions(&self, dict: u32) -> Vec<(u64, u64)> {

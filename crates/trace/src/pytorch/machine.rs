@@ -28,11 +28,21 @@ pub(super) struct Machine<'a> {
     memo: Vec<Packed>,
     /// Where the last announced frame ends.
     frame_end: u64,
+    /// Once there are so many dictionaries, no step makes more than one.
+    dict_count_max: usize,
 }
 
 impl<'a> Machine<'a> {
     pub(super) const fn new(window: Window<'a>, heap: Heap) -> Self {
-        Self { window, heap, stack: Vec::new(), marks: Vec::new(), memo: Vec::new(), frame_end: 0 }
+        Self {
+            window,
+            heap,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Vec::new(),
+            frame_end: 0,
+            dict_count_max: usize::MAX,
+        }
     }
 
     /// Runs to the end of the pickle.
@@ -53,6 +63,7 @@ impl<'a> Machine<'a> {
     /// gives the same ones.
     pub(super) fn offset_of_dict(mut self, dict: u32) -> Option<u64> {
         self.window.check_pickle_start().ok()?;
+        self.dict_count_max = index(dict);
         loop {
             let offset = self.window.offset();
             self.heap.budget.offset = offset;
@@ -209,25 +220,17 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A dictionary begins: a whole trace entry if what follows is one.
+    /// A dictionary begins: a whole trace entry, or many, if what follows is so.
     #[inline]
     fn dict(&mut self) -> Result<(), ReadError> {
-        let (height, memo_count) = (self.stack.len(), self.memo.len());
         let ahead = self.window.ahead()?;
-        let Self { memo, stack, heap, .. } = self;
-        let mut run = EntryRun { rest: ahead, memo, stack, heap };
-        let dict = match run.read() {
-            Some(dict) => {
-                let taken = ahead.len() - run.rest.len();
-                self.window.pass(taken);
-                dict
-            }
-            None => {
-                self.memo.truncate(memo_count);
-                self.stack.truncate(height);
-                self.heap.add_dict()?
-            }
-        };
+        let Self { memo, stack, heap, dict_count_max, .. } = self;
+        let mut run = EntryRun { memo, stack, heap, dict_count_max: *dict_count_max };
+        if let Some(taken) = run.read(ahead) {
+            self.window.pass(taken);
+            return Ok(());
+        }
+        let dict = self.heap.add_dict()?;
         self.push(dict)
     }
 

@@ -44,17 +44,31 @@ impl Packed {
     /// Packs a text; nothing comes of other values.
     #[inline]
     pub(super) fn of_text(value: Value) -> Self {
-        if matches!(value, Value::Word(_) | Value::Text(_)) {
-            Self::of(value)
-        } else {
-            Self::NOTHING
-        }
+        Self::of(value).if_text()
     }
 
     /// Packs a tuple; nothing comes of other values.
     #[inline]
     pub(super) fn of_tuple(value: Value) -> Self {
-        if matches!(value, Value::Tuple(_)) { Self::of(value) } else { Self::NOTHING }
+        Self::of(value).if_tuple()
+    }
+
+    /// This, if it is a text; nothing comes of other values.
+    #[inline(always)]
+    pub(super) const fn if_text(self) -> Self {
+        if matches!(self.tag(), WORD | TEXT) { self } else { Self::NOTHING }
+    }
+
+    /// This, if it is a tuple; nothing comes of other values.
+    #[inline(always)]
+    pub(super) const fn if_tuple(self) -> Self {
+        if self.tag() == TUPLE { self } else { Self::NOTHING }
+    }
+
+    /// Whether this is a value that needs no [`Packer`] to be unpacked.
+    #[inline(always)]
+    pub(super) const fn is_whole(self) -> bool {
+        matches!(self.tag(), WORD..=DICT)
     }
 
     #[inline]

@@ -131,6 +131,47 @@ impl RawEntry {
         }
     }
 
+    /// Sets what a key other than those of numbers says, by a text, a container or nothing.
+    #[inline(always)]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other keys do not matter here")]
+    pub(super) fn set_packed(&mut self, key: Word, value: Packed) {
+        match key {
+            Word::Action => {
+                self.given |= ACTION_BIT;
+                self.action = value.if_text();
+                if self.action == Packed::NOTHING {
+                    self.odd |= ACTION_BIT;
+                } else {
+                    self.odd &= !ACTION_BIT;
+                }
+            }
+            Word::Frames => self.frames = value,
+            Word::PoolId => self.pool = value.if_tuple(),
+            Word::UserMetadata => self.metadata = value.if_text(),
+            Word::CompileContext => self.compile_context = value.if_text(),
+            _ => {}
+        }
+    }
+
+    /// Sets a number to an integer.
+    #[inline(always)]
+    pub(super) fn set_integer(&mut self, field: Field, number: i64) {
+        self.given |= field.bit();
+        self.odd &= !field.bit();
+        match field {
+            Field::Address => self.address = number,
+            Field::Size => self.size = number,
+            Field::Stream => self.stream = number,
+            Field::TimeUs => self.time_us = number,
+        }
+    }
+
+    /// Whether it has an action of any kind.
+    #[inline(always)]
+    pub(super) const fn has_action(&self) -> bool {
+        self.given & ACTION_BIT != 0
+    }
+
     #[inline(always)]
     fn set_action(&mut self, value: Value) {
         self.given |= ACTION_BIT;
@@ -145,7 +186,7 @@ impl RawEntry {
     /// Its `action`.
     #[inline]
     pub(super) fn action(&self) -> RawAction {
-        if self.given & ACTION_BIT == 0 {
+        if !self.has_action() {
             return RawAction::Missing;
         }
         if self.odd & ACTION_BIT != 0 {
@@ -157,16 +198,10 @@ impl RawEntry {
 
     #[inline(always)]
     fn set_number(&mut self, field: Field, value: Value) {
-        self.given |= field.bit();
         if let Value::Int(number) = value {
-            self.odd &= !field.bit();
-            match field {
-                Field::Address => self.address = number,
-                Field::Size => self.size = number,
-                Field::Stream => self.stream = number,
-                Field::TimeUs => self.time_us = number,
-            }
+            self.set_integer(field, number);
         } else {
+            self.given |= field.bit();
             self.odd |= field.bit();
         }
     }

@@ -9,7 +9,7 @@ const FIRST_CHUNK_BYTES: usize = 16 << 10;
 /// The longest run that [`Window::take`] gives in one piece.
 pub(super) const TAKE_BYTES_MAX: usize = 64 << 10;
 /// How far [`Window::ahead`] sees unless the pickle ends before: a trace entry with its stack.
-const AHEAD_BYTES: usize = 2 << 10;
+pub(super) const AHEAD_BYTES: usize = 2 << 10;
 
 /// The bytes of a pickle, from the first to the last.
 pub(super) struct Window<'a> {

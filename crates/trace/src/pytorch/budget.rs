@@ -57,6 +57,21 @@ impl Budget {
         Ok(())
     }
 
+    /// The same for who gives up without a reason.
+    #[inline(always)]
+    pub(super) fn push_if_room<T>(&mut self, items: &mut Vec<T>, item: T) -> Option<()> {
+        if items.len() == items.capacity() {
+            self.has_grown(items).then_some(())?;
+        }
+        items.push(item);
+        Some(())
+    }
+
+    #[cold]
+    fn has_grown<T>(&mut self, items: &mut Vec<T>) -> bool {
+        self.reserve(items, 1).is_ok()
+    }
+
     /// Gives a vector's memory back.
     pub(super) fn release<T>(&mut self, items: Vec<T>) {
         let bytes = to_u64(items.capacity()).saturating_mul(to_u64(size_of::<T>()));

@@ -58,7 +58,7 @@ impl EntryRun<'_> {
     fn entry<'bytes>(&mut self, mut rest: Bytes<'bytes>) -> Option<Bytes<'bytes>> {
         // The dictionary is added only once it is whole; nothing else adds one until then.
         let dict = self.heap.next_dict()?;
-        self.heap.budget.push(self.stack, dict).ok()?;
+        self.heap.budget.push_if_room(self.stack, dict)?;
         self.memoize(&mut rest, Packed::of(dict))?;
         if rest.byte()? != op::MARK {
             return None;
@@ -66,30 +66,30 @@ impl EntryRun<'_> {
         let mut entry = RawEntry::EMPTY;
         loop {
             let key = match rest.byte()? {
-                op::BINGET => self.short_get(&mut rest)?,
-                op::LONG_BINGET => self.long_get(&mut rest)?,
+                op::BINGET => usize::from(rest.byte()?),
+                op::LONG_BINGET => usize::try_from(u32::from_le_bytes(rest.array()?)).ok()?,
                 op::SETITEMS => break,
                 _ => return None,
             };
             #[expect(clippy::wildcard_enum_match_arm, reason = "only these have numbers")]
-            let field = match key.word()? {
-                Word::Addr | Word::DeviceFree => Field::Address,
-                Word::Size => Field::Size,
-                Word::Stream => Field::Stream,
-                Word::TimeUs => Field::TimeUs,
+            match self.memo.get(key)?.word()? {
+                Word::Addr | Word::DeviceFree => {
+                    entry.set_integer(Field::Address, rest.integer()?);
+                }
+                Word::Size => entry.set_integer(Field::Size, rest.integer()?),
+                Word::Stream => entry.set_integer(Field::Stream, rest.integer()?),
+                Word::TimeUs => entry.set_integer(Field::TimeUs, rest.integer()?),
                 key => {
                     let value = self.value(&mut rest)?;
                     entry.set_packed(key, value);
-                    continue;
                 }
-            };
-            entry.set_integer(field, rest.integer()?);
+            }
         }
         // A dictionary without an action is no entry.
         if !entry.has_action() {
             return None;
         }
-        self.heap.add_entry(entry).ok()?;
+        self.heap.add_entry(entry)?;
         Some(rest)
     }
 
@@ -176,12 +176,12 @@ impl EntryRun<'_> {
             [op::MARK, ..] => {
                 rest.byte()?;
                 while let Some(frame) = self.frame_or(rest, op::APPENDS)? {
-                    self.heap.budget.push(self.stack, frame).ok()?;
+                    self.heap.budget.push_if_room(self.stack, frame)?;
                 }
             }
             [op::BINGET, _, op::APPEND, ..] | [op::LONG_BINGET, _, _, _, _, op::APPEND, ..] => {
                 while let Some(frame) = self.frame_or(rest, op::APPEND)? {
-                    self.heap.budget.push(self.stack, frame).ok()?;
+                    self.heap.budget.push_if_room(self.stack, frame)?;
                 }
             }
             _ => return Some(Packed::of(list)),
@@ -209,7 +209,7 @@ impl EntryRun<'_> {
         let key = match rest.0 {
             [op::MEMOIZE, after @ ..] => {
                 rest.0 = after;
-                return self.heap.budget.push(self.memo, value).ok();
+                return self.heap.budget.push_if_room(self.memo, value);
             }
             [op::BINPUT, key, after @ ..] => {
                 rest.0 = after;
@@ -224,7 +224,7 @@ impl EntryRun<'_> {
         if key != self.memo.len() {
             return None;
         }
-        self.heap.budget.push(self.memo, value).ok()
+        self.heap.budget.push_if_room(self.memo, value)
     }
 
     #[inline(always)]

@@ -166,9 +166,9 @@ impl Heap {
     }
 
     /// The dictionary that the next [`Self::add_dict`] or [`Self::add_entry`] will make.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_dict(&self) -> Option<Value> {
-        self.number(self.dicts.len()).ok().map(Value::Dict)
+        number_of(self.dicts.len()).map(Value::Dict)
     }
 
     /// How many dictionaries there are.
@@ -176,12 +176,17 @@ impl Heap {
         self.dicts.len()
     }
 
-    /// A dictionary that is a whole trace entry.
-    #[inline]
-    pub(super) fn add_entry(&mut self, entry: RawEntry) -> Result<(), ReadError> {
-        let number = self.number(self.entries.len())?;
-        self.budget.push(&mut self.entries, entry)?;
-        self.budget.push(&mut self.dicts, Dict::Entry(number).pack())
+    /// A dictionary that is a whole trace entry. Nothing comes of one that there is no room for.
+    #[inline(always)]
+    pub(super) fn add_entry(&mut self, entry: RawEntry) -> Option<()> {
+        let number = number_of(self.entries.len())?;
+        self.budget.push_if_room(&mut self.entries, entry)?;
+        let dict = Dict::Entry(number).pack();
+        if self.budget.push_if_room(&mut self.dicts, dict).is_none() {
+            self.entries.pop();
+            return None;
+        }
+        Some(())
     }
 
     #[inline]
@@ -255,6 +260,15 @@ impl Heap {
         *self.entries.get(index(entry)).expect("entry numbers come from extend_dict")
     }
 
+    /// Whether the items of `list` are the entries from the first on, in order.
+    pub(super) fn is_all_entries(&self, list: u32) -> bool {
+        let Items::Values(values) = self.list(list) else { return false };
+        values.iter().enumerate().all(|(position, value)| {
+            let dict = value.dict().map(|dict| self.dict(dict));
+            matches!(dict, Some(Dict::Entry(entry)) if index(entry) == position)
+        })
+    }
+
     pub(super) fn pairs(&self, pairs: u32) -> &[(Value, Value)] {
         self.pairs.get(index(pairs)).expect("pair numbers come from extend_dict")
     }
@@ -277,9 +291,13 @@ impl Heap {
     }
 
     fn number(&self, count: usize) -> Result<u32, ReadError> {
-        let number = u32::try_from(count).ok().filter(|number| *number < NUMBERS_MAX);
-        number.ok_or(self.budget.exceeded())
+        number_of(count).ok_or(self.budget.exceeded())
     }
+}
+
+#[inline(always)]
+fn number_of(count: usize) -> Option<u32> {
+    u32::try_from(count).ok().filter(|number| *number < NUMBERS_MAX)
 }
 
 /// The run of `items` that ends where `ends` says for `number`.
@@ -294,6 +312,7 @@ pub(super) fn range_before(ends: &[usize], number: u32) -> Range<usize> {
     start..ends.get(position).copied().expect("numbers come from this slab")
 }
 
+#[inline(always)]
 pub(super) fn index(number: u32) -> usize {
     usize::try_from(number).expect("this library needs pointers of at least 32 bits")
 }

@@ -91,13 +91,9 @@ impl Packed {
         if self.tag() == TEXT { Some(self.number()) } else { None }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn word(self) -> Option<Word> {
-        if self.tag() == WORD {
-            u8::try_from(self.number()).ok().and_then(Word::of_code)
-        } else {
-            None
-        }
+        if self.tag() == WORD { Word::of_code(index(self.number())) } else { None }
     }
 
     const fn tag(self) -> u32 {

@@ -196,6 +196,20 @@ impl RawEntry {
         known.map_or(RawAction::Unknown(self.action), RawAction::Known)
     }
 
+    /// Its `action`, if that is known and all numbers were given as 64-bit integers.
+    #[inline(always)]
+    pub(super) fn usual_action(&self) -> Option<Action> {
+        const ALL: u8 = ACTION_BIT
+            | Field::Address.bit()
+            | Field::Size.bit()
+            | Field::Stream.bit()
+            | Field::TimeUs.bit();
+        if self.given != ALL || self.odd != 0 {
+            return None;
+        }
+        self.action.word().and_then(Action::of)
+    }
+
     #[inline(always)]
     fn set_number(&mut self, field: Field, value: Value) {
         if let Value::Int(number) = value {

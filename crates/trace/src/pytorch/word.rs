@@ -19,10 +19,10 @@ macro_rules! words {
             }
 
             /// The word with this [`Self::code`].
-            #[inline]
-            pub(super) fn of_code(code: u8) -> Option<Self> {
+            #[inline(always)]
+            pub(super) fn of_code(code: usize) -> Option<Self> {
                 const ALL: &[Word] = &[$(Word::$name),*];
-                ALL.get(usize::from(code)).copied()
+                ALL.get(code).copied()
             }
 
             /// Its position in the list.

@@ -112,3 +112,32 @@ fn a_missing_key_and_what_is_no_dict_are_told_with_the_dict_around() {
     let bytes = pickle(&Py::List(vec![Py::Dict(vec![("address", Py::Text(MARK))])]));
     assert_eq!(offset(&bytes), Some(expected(&bytes)));
 }
+
+/// Many entries are read in one step; what is told is the one at fault, not the first of them.
+#[test]
+fn a_wrong_number_among_many_entries_is_told_with_the_offset_of_its_dict() {
+    use Py::{Dict, Int, List, Text};
+    let folder = tempfile::tempdir().unwrap();
+    for wrong in [1, 100, 199] {
+        let entry = |position| {
+            let is_wrong = position == wrong;
+            Dict(vec![
+                ("action", Text("alloc")),
+                ("addr", Int(1 << 40)),
+                ("stream", Int(0)),
+                ("time_us", Int(1)),
+                ("size", Int(if is_wrong { -1 } else { 512 })),
+                ("user_metadata", Text(if is_wrong { MARK } else { "" })),
+            ])
+        };
+        let trace = List((0..200).map(entry).collect());
+        let value = Dict(vec![("segments", List(vec![])), ("device_traces", List(vec![trace]))]);
+        for bytes in [pickle(&value), pickle_as(&value, 2, false), pickle_as(&value, 4, true)] {
+            let file = file(&folder, &bytes);
+            let refused = read_file(&file, &ReadOptions::default(), None).unwrap_err();
+            let ReadError::InDict { offset, fault } = &refused else { panic!("{refused}") };
+            let found = (*offset, fault.place());
+            assert_eq!(found, (expected(&bytes), Some(at_entry(0, wrong))), "{refused}");
+        }
+    }
+}

@@ -91,6 +91,9 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// What follows the pickle: only where so much is ahead is more than one entry taken at once.
+const AFTER: [u8; 4096] = [0; 4096];
+
 /// A whole pickle; `detour` puts opcodes without effect where an entry would be taken straight.
 fn written(entries: &[Written], detour: bool) -> Vec<u8> {
     let mut bytes = vec![0x80, 4];
@@ -118,6 +121,7 @@ fn written(entries: &[Written], detour: bool) -> Vec<u8> {
         bytes.push(b'u');
     }
     bytes.extend(b"eeu.");
+    bytes.extend(AFTER);
     bytes
 }
 

@@ -28,10 +28,11 @@ impl Extractor {
         }
         if let Some(trace) = traces.get_mut(last) {
             let list = self.item(value, last);
-            *trace = if self.is_all_entries(list, count) {
-                self.converted(count, last)?
-            } else {
-                self.copied(list, last)?
+            *trace = match list {
+                Value::List(number) if self.heap.is_all_entries(number) => {
+                    self.converted(count, last)?
+                }
+                _ => self.copied(list, last)?,
             };
         }
         Ok(traces)
@@ -52,17 +53,6 @@ impl Extractor {
         Ok(entries)
     }
 
-    /// Whether the items of `list` are the entries of the heap from the first on, in order.
-    fn is_all_entries(&self, list: Value, count: usize) -> bool {
-        (0..count).all(|position| match self.item(list, position) {
-            Value::Dict(dict) => match self.heap.dict(dict) {
-                Dict::Entry(entry) => usize::try_from(entry) == Ok(position),
-                Dict::Empty | Dict::Pairs(_) => false,
-            },
-            _ => false,
-        })
-    }
-
     /// The first `count` entries of the heap as a trace, in the memory that they have already:
     /// a raw entry is no smaller than an entry, so collecting makes no second copy.
     fn converted(&mut self, count: usize, device: usize) -> Result<Vec<Entry>, ReadError> {
@@ -70,8 +60,9 @@ impl Extractor {
         const { assert!(size_of::<RawEntry>() <= 56, "reading takes as long as its memory") };
         let mut raws = self.heap.take_entries();
         raws.truncate(count);
-        let entry = |(position, raw): (usize, RawEntry)| {
-            self.entry(&raw, Place::Entry { device, entry: position })
+        let entry = |(position, raw): (usize, RawEntry)| match self.usual(&raw) {
+            Some(entry) => Ok(entry),
+            None => self.entry(&raw, Place::Entry { device, entry: position }),
         };
         raws.into_iter().enumerate().map(entry).collect()
     }
@@ -123,7 +114,19 @@ impl Extractor {
         })
     }
 
+    /// Judges a trace entry that has a known action and all its numbers, as [`Self::entry`] would:
+    /// nearly every one. Nothing comes of others.
+    #[inline(always)]
+    fn usual(&mut self, raw: &RawEntry) -> Option<Entry> {
+        let action = raw.usual_action()?;
+        let size_max = if action.has_address() { SIZE_BYTES_MAX } else { FAILED_BYTES_MAX };
+        let address = u64::try_from(raw.address).ok().filter(|address| *address <= ADDRESS_MAX)?;
+        let bytes = u64::try_from(raw.size).ok().filter(|bytes| *bytes <= size_max)?;
+        Some(self.worded(raw, action, (address, bytes, raw.stream.cast_unsigned()), raw.time_us))
+    }
+
     /// Judges a trace entry.
+    #[inline(never)]
     fn entry(&mut self, raw: &RawEntry, place: Place) -> Result<Entry, ReadError> {
         let action = match raw.action() {
             RawAction::Known(action) => action,
@@ -141,13 +144,25 @@ impl Extractor {
             Given::Int(time_us) => time_us,
             Given::Missing | Given::Odd => 0,
         };
+        Ok(self.worded(raw, action, (address, bytes, stream), time_us))
+    }
+
+    /// An entry with these numbers, and what it says in words.
+    #[inline(always)]
+    fn worded(
+        &mut self,
+        raw: &RawEntry,
+        action: Action,
+        (address, bytes, stream): (u64, u64, u64),
+        time_us: i64,
+    ) -> Entry {
         let stack = match raw.frames.list() {
             Some(list) => self.words.stack(list, &self.heap),
             None => None,
         };
         let id = raw.pool.tuple().and_then(|tuple| self.pool(tuple));
         let pool = id.and_then(|id| self.words.pool(id));
-        Ok(Entry {
+        Entry {
             action,
             address,
             bytes,
@@ -157,7 +172,7 @@ impl Extractor {
             pool,
             metadata: self.words.text(raw.metadata, &self.heap),
             compile_context: self.words.text(raw.compile_context, &self.heap),
-        })
+        }
     }
 }
 

@@ -94,10 +94,11 @@ impl Words {
     }
 
     /// A text of an entry; nothing comes of an empty one and of PyTorch's "N/A".
+    #[inline(always)]
     pub(super) fn text(&mut self, text: Packed, heap: &Heap) -> Option<TextId> {
         match (text, text.word()) {
             (Packed::NOTHING, _) | (_, Some(Word::Nothing | Word::NotApplicable)) => None,
-            _ => self.texts.add(&String::from_utf8_lossy(bytes(text, heap))),
+            _ => self.name(text, heap),
         }
     }
 

@@ -16,9 +16,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 /// The loss that is accepted: one part in so many of the time without any wait. A depth that is
-/// one greater may cost as much memory as several steps; one part in a hundred lies so close to
-/// what a bursty consumer really loses that windows of one program disagreed.
-const LOSS_PARTS: u32 = 66;
+/// one greater may cost as much memory as several steps. On a GPU waits lose more than the
+/// recurrence says, since whoever waited starts late: with one part in 66 a bursty consumer lost
+/// two in a hundred. One part in a hundred lies so close to what it loses with one burst less that
+/// windows of one program disagreed; and streams that are as quick as each other lose one in 250.
+const LOSS_PARTS: u32 = 160;
 
 /// The parts that must agree, most of them, and the fewest turns of each.
 const PARTS: usize = 3;
@@ -166,7 +168,7 @@ mod tests {
         assert_eq!(least(&double), 1);
     }
 
-    /// A bursty user, as one was measured on a GPU: a depth of 6 loses 0.8 %.
+    /// A bursty user, as one was measured on a GPU: a depth of 6 loses 0.7 to 0.8 %, 7 nothing.
     fn bursty(count: u64) -> Vec<Turn> {
         turns(count, 104, |index| vec![if index % 10 == 9 { 805 } else { 45 }, 27])
     }
@@ -197,7 +199,7 @@ mod tests {
                 even[at].make = microseconds(late);
                 uneven[at].make = microseconds(late);
                 assert_eq!(needed(&even).depth, 1, "{late} at {at}");
-                assert_eq!(needed(&uneven).depth, 6, "{late} at {at}");
+                assert_eq!(needed(&uneven).depth, 7, "{late} at {at}");
             }
         }
     }
@@ -212,8 +214,8 @@ mod tests {
 
     #[test]
     fn bursts_are_seen_in_every_part_of_a_window() {
-        for count in [96, 130, 167, 192] {
-            assert_eq!(needed(&bursty(count)), Needed { depth: 6, is_agreed: true }, "{count}");
+        for count in [160, 175, 192] {
+            assert_eq!(needed(&bursty(count)), Needed { depth: 7, is_agreed: true }, "{count}");
         }
     }
 

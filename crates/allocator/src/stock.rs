@@ -11,7 +11,8 @@
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use streams::order::Point;
+use streams::StreamOrder;
+use streams::order::{Frontier, Point};
 
 use crate::allocator::Inner;
 use crate::reuse::Request;
@@ -126,11 +127,23 @@ impl Inner {
             return shard.with(|state| state.stock.note_wait(0));
         };
         let (unmet, bytes) = shard.with(|state| state.oldest_watched(wanted, &latest));
-        let waits = !unmet.is_empty() && self.wait_until_met(request, &unmet);
+        let wait = || !unmet.is_empty() && self.wait_until_met(request, &unmet);
+        let waits = wait() || (self.is_gate_passed(&unmet) && wait());
         shard.with(|state| {
             state.stock.note_wait(if waits { bytes } else { 0 });
             state.counters.stock_waits += u64::from(waits);
         });
+    }
+
+    /// Asks the gated ones of these streams how far they came, where the policy allows that; true
+    /// if one of them is gated no more. Nobody else would ask before the cache is used up.
+    fn is_gate_passed(&self, points: &Frontier) -> bool {
+        let orders = points.iter().filter_map(|point| self.order_of(point.stream));
+        let passes = |order: StreamOrder| {
+            // A stream that cannot be asked stays as gated as it was.
+            order.is_known_gated() && order.poll().is_ok() && !order.is_known_gated()
+        };
+        self.config.policy.polls() && orders.map(passes).fold(false, |any, passed| any | passed)
     }
 }
 

@@ -109,10 +109,10 @@ impl Fence {
     }
 
     /// Whether a waiter may end up waiting for the host: the stream was gated when this was
-    /// recorded, and the point is not known to be done (R5).
+    /// recorded, and it is not known that the gate has been passed (R5).
     #[must_use]
     pub fn is_gated(&self) -> bool {
-        self.inner.stamp.gated && !self.is_settled()
+        self.inner.stamp.is_gated(&self.inner.registry)
     }
 
     /// Whether the fence is known to have passed. Makes no driver call.

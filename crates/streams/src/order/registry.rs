@@ -195,7 +195,7 @@ impl Registry {
         if let Some(slot) = self.slot(stream) {
             slot.join(stream, stamp, made, self);
             let open = stamp.settled().iter().any(|point| !self.is_settled(point));
-            if stamp.gated && open {
+            if open && stamp.is_gated(self) {
                 slot.gate(waited);
             }
         }

@@ -213,7 +213,10 @@ impl Slot {
         });
         drop(clock);
         let point = Point { stream: me, mark };
-        Stamp { point, frontier, settled, gated: gated_anyway || self.is_gated() }
+        let gate = if gated_anyway { mark } else { self.gated.load(Ordering::Acquire) };
+        let gate =
+            (gated_anyway || !self.is_settled(gate)).then_some(Point { stream: me, mark: gate });
+        Stamp { point, frontier, settled, gate }
     }
 
     /// This stream was made to wait for everything that `stamp` claims.

@@ -1,6 +1,6 @@
 //! What a record claims: read before the driver call, published after its success.
 
-use super::{Frontier, Point};
+use super::{Frontier, Point, Registry};
 
 /// What the device has done when an event with this stamp has passed.
 #[derive(Debug, Clone)]
@@ -11,14 +11,21 @@ pub(crate) struct Stamp {
     pub(crate) frontier: Frontier,
     /// The same by what the calls of the program alone decide; `None` if there is no difference.
     pub(crate) settled: Option<Frontier>,
-    /// The recording stream was gated when this was read: a waiter may wait for the host.
-    pub(crate) gated: bool,
+    /// The recording stream was gated when this was read, up to here: until that point is settled, a
+    /// waiter may wait for the host.
+    pub(crate) gate: Option<Point>,
 }
 
 impl Stamp {
     /// What the calls of the program alone say is done when the event has passed.
     pub(crate) fn settled(&self) -> &Frontier {
         self.settled.as_ref().unwrap_or(&self.frontier)
+    }
+
+    /// Whether whoever waits for it may wait for the host (R5).
+    pub(crate) fn is_gated(&self, registry: &Registry) -> bool {
+        let is_open = |gate| !registry.is_settled(gate) && !registry.is_settled(self.point);
+        self.gate.is_some_and(is_open)
     }
 }
 

@@ -29,6 +29,24 @@ fn r5_a_stream_is_gated_from_its_host_function_until_that_is_done() {
     }
 }
 
+/// Was: what had been queued behind a gate stayed unwaitable until it was done itself, though the
+/// gate had been passed long before: memory grew while the stream worked that off.
+#[test]
+fn r5_what_is_queued_behind_a_gate_may_be_waited_for_once_the_gate_is_passed() {
+    let rig = Rig::lazy();
+    let ([a, b], block) = (rig.streams(), rig.block());
+    a.launch_host_function(|| ()).unwrap();
+    let passed = a.record_event().unwrap();
+    rig.use_on(&a, &block);
+    let fence = a.order().fence_now().unwrap();
+    assert!(fence.is_gated() && !a.order().may_be_waited_on_until(&fence));
+    passed.synchronize().unwrap();
+    assert!(!fence.is_known_complete(), "there is work behind the gate");
+    assert!(!fence.is_gated() && a.order().may_be_waited_on_until(&fence));
+    b.order().wait_fence(&fence).unwrap();
+    assert!(!b.order().is_gated(), "nobody who waits now waits for the host");
+}
+
 #[test]
 fn r5_waiting_for_a_stream_without_a_gate_makes_no_gate() {
     let rig = Rig::lazy();

@@ -5,7 +5,7 @@ use std::path::Path;
 use regex_lite::Regex;
 pub(crate) use trace::amount::{bytes_text, count_text};
 use trace::pytorch::{ReadOptions, Snapshot};
-use trace::{AnyTrace, read_any};
+use trace::{AnyTrace, FileKind, read_any_kind};
 
 use crate::ending::Failure;
 use crate::output::printable;
@@ -18,9 +18,14 @@ pub(crate) fn shown(file: &Path) -> String {
 
 /// Reads a file of any kind, with a progress bar.
 pub(crate) fn read(file: &Path, bars: Bars) -> Result<AnyTrace, Failure> {
+    read_kind(file, bars).map(|(_, trace)| trace)
+}
+
+/// The same, and what kind of file it is.
+pub(crate) fn read_kind(file: &Path, bars: Bars) -> Result<(FileKind, AnyTrace), Failure> {
     let bar = bars.phase("reading");
     let mut progress = |done, all| bar.show(done, all);
-    read_any(file, &ReadOptions::default(), Some(&mut progress))
+    read_any_kind(file, &ReadOptions::default(), Some(&mut progress))
         .map_err(|error| Failure::bad_input(format_args!("{} {error}", shown(file))))
 }
 

@@ -23,6 +23,7 @@ mod engine;
 mod error;
 mod fit;
 mod live_ranges;
+mod percent;
 mod plan;
 mod report;
 mod stopwatch;

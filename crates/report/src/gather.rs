@@ -162,8 +162,13 @@ pub(crate) fn gather(snapshot: &Snapshot, options: &Options<'_>) -> Result<Gathe
         notes.push(format!("This is device {device}; the snapshot has {others} more."));
     }
     other_notes(snapshot, &mut notes);
-    let segments = snapshot.segments.iter().filter(|segment| segment.device == device);
-    let ranges = ranges::ranges(segments, &changes);
+    let mut segments =
+        snapshot.segments.iter().filter(|segment| segment.device == device).peekable();
+    // A file without segments, such as CSV, shows what its entries took.
+    let ranges = match segments.peek() {
+        Some(_) => ranges::ranges(segments, &changes),
+        None => ranges::ranges_from_nothing(&changes),
+    };
     let mut gathered = Gathered::new(options, history, ranges, &changes);
     gathered.device = device;
     gathered.notes = notes;

@@ -1,7 +1,7 @@
 //! A trace as lives: from which moment to which each block was allocated, pending and gone.
 //!
 //! A moment is a number of events: what is true at moment `n` is true after the first `n` events.
-//! A free whose completion follows directly is one event of two entries. An event that concerns no
+//! A free whose completion follows directly, but for notes, is one event of two entries. An event that concerns no
 //! known block stays in the list, so that moments can be turned into entries.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use trace::pytorch::{
     Action, Block, BlockState, DeviceTrace, Entry, Segment, StackId, StreamHandle, TextId,
 };
-use trace::rounded_bytes;
+use trace::{direct_completion, rounded_bytes};
 
 /// How many events have happened.
 pub(crate) type Moment = u32;
@@ -114,12 +114,15 @@ impl History {
         let mut builder = Builder { merges_all: trace.has_no_completions(), ..Builder::default() };
         builder.start(trace);
         let entries = trace.entries();
-        let mut index = 0;
-        while let Some(entry) = entries.get(index) {
-            let completes_next = entries.get(index + 1).is_some_and(|next| {
-                next.action == Action::FreeCompleted && next.address == entry.address
-            });
-            index += builder.take(entry, completes_next);
+        let mut told = None;
+        for (index, entry) in entries.iter().enumerate() {
+            if told == Some(index) {
+                continue;
+            }
+            let completion = direct_completion(entries, index);
+            if builder.take(entry, completion.is_some()) {
+                told = completion;
+            }
         }
         builder.finish(trace.segments())
     }
@@ -182,16 +185,12 @@ impl Builder {
         self.history.initial_count = self.history.lives.len();
     }
 
-    /// Takes an entry, and the one behind it where both are one event. Says how many.
-    fn take(&mut self, entry: &Entry, completes_next: bool) -> usize {
-        let mut taken = 1;
+    /// Takes an entry; true if its completion is told with it, in one event.
+    fn take(&mut self, entry: &Entry, has_completion: bool) -> bool {
         let kind = match entry.action {
             Action::Alloc => EventKind::Alloc,
             Action::Free => EventKind::Free,
-            Action::FreeRequested if completes_next => {
-                taken = 2;
-                EventKind::FreePair
-            }
+            Action::FreeRequested if has_completion => EventKind::FreePair,
             Action::FreeRequested if self.merges_all => EventKind::Free,
             Action::FreeRequested => EventKind::FreeRequested,
             Action::FreeCompleted => EventKind::FreeCompleted,
@@ -202,7 +201,7 @@ impl Builder {
         };
         self.history.events.push(Event { kind, time_us: entry.time_us });
         self.apply(kind, entry);
-        taken
+        kind == EventKind::FreePair
     }
 
     fn apply(&mut self, kind: EventKind, entry: &Entry) {

@@ -39,7 +39,6 @@ pub use png::PngError;
 
 /// What a report is made of, besides the snapshot.
 #[derive(Clone, Copy, Default)]
-#[allow(missing_debug_implementations, reason = "a pattern is a function")]
 pub struct Options<'a> {
     /// What stands on top, such as the name of the file.
     pub title: &'a str,
@@ -47,6 +46,15 @@ pub struct Options<'a> {
     pub device: Option<usize>,
     /// Says which frames are owners; by default those of the program itself.
     pub owner: Option<Pattern<'a>>,
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { title, device, owner } = self;
+        let mut told = formatter.debug_struct("Options");
+        told.field("title", title).field("device", device).field("has_owner", &owner.is_some());
+        told.finish()
+    }
 }
 
 /// A device's trace, ready to be drawn.

@@ -64,62 +64,81 @@ pub fn read_any(
     options: &ReadOptions,
     progress: Option<Progress<'_>>,
 ) -> Result<AnyTrace, AnyError> {
+    read_any_kind(path, options, progress).map(|(_, trace)| trace)
+}
+
+/// The same, and what kind of file it was.
+///
+/// # Errors
+/// As for [`read_any`].
+pub fn read_any_kind(
+    path: &Path,
+    options: &ReadOptions,
+    progress: Option<Progress<'_>>,
+) -> Result<(FileKind, AnyTrace), AnyError> {
     let (file, total_bytes) = pytorch::open_file(path)?;
     let mut input = Input::open(file, total_bytes, progress)?;
-    let begins = kind_of(&mut input);
-    if begins == Kind::Other {
-        return Ok(AnyTrace::Snapshot(pytorch::read_opened(input, path, options)?));
+    let kind = kind_of(&mut input);
+    if kind == FileKind::Pickle {
+        return Ok((kind, AnyTrace::Snapshot(pytorch::read_opened(input, path, options)?)));
     }
     let source = Decompressed { input, offset: 0 };
     let limited = source.take(options.decompressed_bytes_max);
-    match begins {
-        Kind::Log => Ok(AnyTrace::Snapshot(rmm::read(limited, options.memory_bytes_max)?)),
-        Kind::Csv => Ok(csv::read(limited, options.memory_bytes_max)?),
-        Kind::Json => Ok(chrome::read(limited, options.memory_bytes_max)?),
-        Kind::Trace | Kind::Other => {
-            Ok(AnyTrace::Recording(Recording::load_within(limited, options.memory_bytes_max)?))
+    let memory_bytes_max = options.memory_bytes_max;
+    let trace = match kind {
+        FileKind::RmmLog => AnyTrace::Snapshot(rmm::read(limited, memory_bytes_max)?),
+        FileKind::Csv => csv::read(limited, memory_bytes_max)?,
+        FileKind::Chrome => chrome::read(limited, memory_bytes_max)?,
+        FileKind::StreamTrace | FileKind::Pickle => {
+            AnyTrace::Recording(Recording::load_within(limited, memory_bytes_max)?)
         }
-    }
+    };
+    Ok((kind, trace))
 }
 
-/// What a file begins as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Trace,
-    Log,
+/// What a file is, by how it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// A memory snapshot as PyTorch writes it.
+    Pickle,
+    /// A stream trace.
+    StreamTrace,
+    /// A log of RMM.
+    RmmLog,
+    /// CSV that this crate writes of a snapshot or a stream trace.
     Csv,
-    Json,
-    Other,
+    /// A Chrome trace that this crate writes of either.
+    Chrome,
 }
 
 /// Finds out what the file is, and passes over what stands before a text.
-fn kind_of(input: &mut Input<'_>) -> Kind {
+fn kind_of(input: &mut Input<'_>) -> FileKind {
     let head = input.peek(BYTE_ORDER_MARK.len() + MAGIC.len());
     let marked = head.strip_prefix(BYTE_ORDER_MARK);
     let (has_mark, head) = (marked.is_some(), marked.unwrap_or(head));
     let kind = kind_of_head(head.get(..MAGIC.len()).unwrap_or(head));
-    match kind {
-        Kind::Log | Kind::Csv | Kind::Json if has_mark => input.pass(BYTE_ORDER_MARK.len()),
-        Kind::Trace | Kind::Other if has_mark => return Kind::Other,
-        _ => {}
+    let is_text = matches!(kind, FileKind::RmmLog | FileKind::Csv | FileKind::Chrome);
+    if has_mark && is_text {
+        input.pass(BYTE_ORDER_MARK.len());
     }
-    kind
+    if has_mark && !is_text { FileKind::Pickle } else { kind }
 }
 
-fn kind_of_head(head: &[u8]) -> Kind {
+fn kind_of_head(head: &[u8]) -> FileKind {
     // What cannot even begin is left to the reader of snapshots, which says more.
     if head.is_empty() {
-        Kind::Other
+        FileKind::Pickle
     } else if MAGIC.starts_with(head) {
-        Kind::Trace
+        FileKind::StreamTrace
     } else if rmm::HEADER.as_bytes().starts_with(head) {
-        Kind::Log
+        FileKind::RmmLog
     } else if csv::BEGIN.starts_with(head) {
-        Kind::Csv
+        FileKind::Csv
     } else if head.starts_with(chrome::BEGIN) {
-        Kind::Json
+        FileKind::Chrome
     } else {
-        Kind::Other
+        FileKind::Pickle
     }
 }
 

@@ -125,6 +125,17 @@ impl Digest {
     }
 }
 
+impl Digest {
+    /// Whether the file shows what was held at its end: it has segments, or its entries gave all
+    /// of them back. CSV, Chrome traces and logs have none.
+    #[must_use]
+    pub fn knows_end(&self) -> bool {
+        let gave_all_back =
+            |summary: &Summary| summary.is_reserved_recorded && summary.final_reserved_bytes == 0;
+        0 < self.segments.count || self.summary.as_ref().is_none_or(gave_all_back)
+    }
+}
+
 impl SegmentSum {
     fn add(&mut self, segment: &Segment) {
         let add = |sum: &mut u64, bytes| *sum = sum.saturating_add(bytes);

@@ -74,7 +74,7 @@ pub mod rmm;
 mod summary;
 
 #[cfg(feature = "files")]
-pub use any::{AnyError, AnyTrace, read_any};
+pub use any::{AnyError, AnyTrace, FileKind, read_any, read_any_kind};
 #[cfg(feature = "files")]
 pub use beginning::Beginning;
 #[cfg(feature = "files")]
@@ -83,7 +83,7 @@ pub use digest::{Digest, Holder, Holders, Moment, PoolSum, SegmentSum};
 pub use initial::InitialBlock;
 pub use number::{BlockNumber, StreamNumber};
 #[cfg(feature = "files")]
-pub use operations::{Operation, Operations};
+pub use operations::{Operation, Operations, direct_completion};
 #[cfg(feature = "files")]
 pub use owner::{OpenAnnotations, OwnerId, Owners, Pattern, is_own_file, size_class};
 #[cfg(feature = "files")]

@@ -78,16 +78,17 @@ impl Operations {
         let mut builder =
             Builder { completes_at_once: trace.has_no_completions(), ..Builder::default() };
         builder.start(trace);
-        let numbered = (0..).zip(trace.entries());
-        let mut entries = numbered.filter(|(_, entry)| is_operation(entry)).peekable();
-        while let Some((index, entry)) = entries.next() {
-            let completes_next = entries.peek().is_some_and(|(_, next)| {
-                next.action == Action::FreeCompleted && next.address == entry.address
-            });
-            if builder.take(entry, completes_next) {
-                entries.next();
+        let entries = trace.entries();
+        let mut told = None;
+        for ((index, entry), number) in entries.iter().enumerate().zip(0..) {
+            if !entry.is_operation() || told == Some(index) {
+                continue;
             }
-            builder.come_from(index);
+            let completion = direct_completion(entries, index);
+            if builder.take(entry, completion.is_some()) {
+                told = completion;
+            }
+            builder.come_from(number);
         }
         builder.operations.never_completed_count =
             builder.pending.values().map(VecDeque::len).sum();
@@ -134,9 +135,16 @@ impl Operations {
     }
 }
 
-/// Entries between a free and its completion that do not count as coming between.
-const fn is_operation(entry: &Entry) -> bool {
-    !matches!(entry.action, Action::Snapshot | Action::Annotate | Action::Other(_))
+/// The index of the entry that completes the free at `index`, if nothing happens to memory between
+/// them: both are then told as one. Notes, snapshots and unknown actions do not come between
+/// ([`Entry::is_operation`]). Looks at no more than those.
+#[must_use]
+pub fn direct_completion(entries: &[Entry], index: usize) -> Option<usize> {
+    let free = entries.get(index).filter(|entry| entry.action == Action::FreeRequested)?;
+    let later = entries.iter().enumerate().skip(index + 1);
+    let (position, next) = later.into_iter().find(|(_, entry)| entry.is_operation())?;
+    let completes = next.action == Action::FreeCompleted && next.address == free.address;
+    completes.then_some(position)
 }
 
 impl DeviceTrace<'_> {

@@ -41,7 +41,6 @@ pub type Pattern<'a> = &'a dyn Fn(&str) -> bool;
 /// assert_eq!(owners.names()[owner.index()], "size 2 MiB to 4 MiB");
 /// # Ok::<(), trace::pytorch::ReadError>(())
 /// ```
-#[allow(missing_debug_implementations, reason = "a pattern is a function")]
 pub struct Owners<'a> {
     snapshot: &'a Snapshot,
     pattern: Option<Pattern<'a>>,
@@ -49,6 +48,14 @@ pub struct Owners<'a> {
     numbers: HashMap<String, OwnerId>,
     by_stack: HashMap<StackId, Found>,
     by_annotation: HashMap<TextId, OwnerId>,
+}
+
+impl std::fmt::Debug for Owners<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut told = formatter.debug_struct("Owners");
+        told.field("has_pattern", &self.pattern.is_some()).field("names", &self.names);
+        told.finish_non_exhaustive()
+    }
 }
 
 /// What a stack says.

@@ -13,21 +13,30 @@ pub struct ReservedBytes {
     pub peak: i128,
     /// After the last entry, as the segments say.
     pub last: i128,
+    /// Whether the file tells anything of it. Without segments, as in CSV, it counts from what the
+    /// entries give back at least; without entries about segments either, as in a log of RMM, all
+    /// three are 0 and say nothing.
+    pub is_recorded: bool,
 }
 
 impl ReservedBytes {
-    /// Counts back from the segments at the end. Two walks over the entries.
+    /// Counts back from the segments at the end, or from the beginning where there are none. Two
+    /// walks over the entries.
     #[must_use]
     pub fn of(trace: &DeviceTrace<'_>) -> Self {
-        let last: i128 = trace.segments().map(|segment| i128::from(segment.total_bytes)).sum();
-        let changes = || trace.entries().iter().map(reserved_change_bytes);
-        let first = last - changes().sum::<i128>();
-        let (mut now, mut peak) = (first, first);
-        for change in changes() {
-            now += change;
-            peak = peak.max(now);
+        let at_the_end: i128 =
+            trace.segments().map(|segment| i128::from(segment.total_bytes)).sum();
+        let has_segments = trace.segments().next().is_some();
+        let (mut now, mut least, mut most) = (0, 0, 0);
+        for entry in trace.entries() {
+            now += reserved_change_bytes(entry);
+            least = least.min(now);
+            most = most.max(now);
         }
-        Self { first, peak, last }
+        let is_about_segments = |entry| reserved_change_bytes(entry) != 0;
+        let is_recorded = has_segments || trace.entries().iter().any(is_about_segments);
+        let first = if has_segments { at_the_end - now } else { -least };
+        Self { first, peak: first + most, last: first + now, is_recorded }
     }
 }
 

@@ -98,6 +98,8 @@ pub struct Summary {
     pub counts: ActionCounts,
     /// The streams seen, in the order of first use.
     pub streams: Vec<StreamHandle>,
+    /// Whether the file tells what was held from the driver; if not, the next three are 0.
+    pub is_reserved_recorded: bool,
     /// What PyTorch held from the driver when the trace began.
     pub initial_reserved_bytes: u64,
     /// The most that PyTorch held from the driver.
@@ -121,6 +123,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// The most that PyTorch held from the driver, if the file tells.
+    #[must_use]
+    pub fn reserved_peak_bytes(&self) -> Option<u64> {
+        self.is_reserved_recorded.then_some(self.recorded_peak_reserved_bytes)
+    }
+
     pub(crate) fn new(trace: &DeviceTrace<'_>, operations: &Operations) -> Self {
         let entries = trace.entries();
         let reserved = ReservedBytes::of(trace);
@@ -131,6 +139,7 @@ impl Summary {
             entry_count: entries.len(),
             counts: count(trace),
             streams: operations.streams.clone(),
+            is_reserved_recorded: reserved.is_recorded,
             initial_reserved_bytes: clamp(reserved.first),
             recorded_peak_reserved_bytes: clamp(reserved.peak),
             final_reserved_bytes: clamp(reserved.last),

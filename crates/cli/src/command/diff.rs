@@ -9,7 +9,7 @@ use trace::compare::{HolderChange, holders};
 use trace::convert::snapshot_of;
 use trace::pytorch::Snapshot;
 use trace::stream_trace::{Item, Recording};
-use trace::{AnyTrace, Digest, Moment, Pattern};
+use trace::{AnyTrace, Digest, Moment, Pattern, Summary};
 
 use crate::arguments::DiffArguments;
 use crate::ending::{Ending, Failure};
@@ -78,17 +78,17 @@ impl Side {
     fn figures(&self) -> [(&'static str, Option<u64>); 12] {
         let summary = self.digest.summary.as_ref();
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let segments = &self.digest.segments;
+        let segments = self.digest.knows_end().then_some(&self.digest.segments);
         [
-            ("peak_reserved_bytes", summary.map(|it| it.recorded_peak_reserved_bytes)),
+            ("peak_reserved_bytes", summary.and_then(Summary::reserved_peak_bytes)),
             ("peak_active_bytes", summary.map(|it| it.peaks.active_bytes)),
             ("peak_allocated_bytes", summary.map(|it| it.peaks.allocated_bytes)),
             ("peak_pending_bytes", summary.map(|it| it.peaks.pending_bytes)),
             ("page_floor_bytes", summary.map(|it| it.peaks.page_floor_bytes)),
-            ("reserved_bytes", Some(segments.total_bytes)),
-            ("allocated_bytes", Some(segments.allocated_bytes)),
-            ("free_bytes", Some(segments.free_bytes)),
-            ("segments", Some(wide(segments.count))),
+            ("reserved_bytes", segments.map(|it| it.total_bytes)),
+            ("allocated_bytes", segments.map(|it| it.allocated_bytes)),
+            ("free_bytes", segments.map(|it| it.free_bytes)),
+            ("segments", segments.map(|it| wide(it.count))),
             ("allocations", summary.map(|it| wide(it.counts.alloc))),
             ("deferred_frees", summary.map(|it| wide(it.deferred_free_count))),
             ("out_of_memory", summary.map(|it| wide(it.counts.out_of_memory))),

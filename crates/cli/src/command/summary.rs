@@ -6,13 +6,17 @@ use serde::Serialize;
 use trace::convert::snapshot_of;
 use trace::pytorch::Snapshot;
 use trace::stream_trace::{Item, Recording};
-use trace::{ActionCounts, AnyTrace, Digest, Holder, Moment, Pattern, SegmentSum, Summary};
+use trace::{
+    ActionCounts, AnyTrace, Digest, FileKind, Holder, Moment, Pattern, SegmentSum, Summary,
+};
 
 use crate::arguments::SummaryArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
-use crate::trace_file::{bytes_text, count_text, device_of, owner_pattern, read, shown, time_text};
+use crate::trace_file::{
+    bytes_text, count_text, device_of, owner_pattern, read_kind, shown, time_text,
+};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -23,14 +27,15 @@ const RECORDING_CALL: &str = "torch.cuda.memory._record_memory_history()";
 pub(crate) fn run(arguments: &SummaryArguments) -> crate::Outcome {
     let owner = owner_pattern(arguments.holders.owner.as_deref())?;
     let bars = Bars::new(arguments.holders.quiet);
-    let read = read(&arguments.file, bars)?;
+    let (kind, read) = read_kind(&arguments.file, bars)?;
     let _bar = bars.phase("counting");
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
     let pattern: Option<Pattern<'_>> = owner.is_some().then_some(&matches);
     let told = match &read {
         AnyTrace::Snapshot(snapshot) => {
             check_device(snapshot, arguments)?;
-            Told::of_snapshot(snapshot, arguments, pattern)
+            let told = Told::of_snapshot(snapshot, arguments, pattern);
+            if kind == FileKind::RmmLog { Told { kind: "log of RMM", ..told } } else { told }
         }
         AnyTrace::Recording(recording) => Told::of_recording(recording, arguments, pattern),
     };
@@ -67,7 +72,8 @@ struct Told {
     devices: Vec<usize>,
     /// Nothing where there is no trace.
     recorded: Option<Recorded>,
-    segments: Segments,
+    /// Nothing where the file does not show its end.
+    segments: Option<Segments>,
     pools: Vec<Pool>,
     streams: Vec<String>,
     settings: Option<String>,
@@ -95,8 +101,9 @@ struct Recorded {
     peak_requested_bytes: u64,
     peak_active_bytes: u64,
     peak_pending_bytes: u64,
-    peak_reserved_bytes: u64,
-    final_reserved_bytes: u64,
+    /// Nothing where the file does not tell of segments.
+    peak_reserved_bytes: Option<u64>,
+    final_reserved_bytes: Option<u64>,
     page_floor_bytes: u64,
     deferred_frees: usize,
     lost_beginning: bool,
@@ -177,8 +184,10 @@ impl From<&Summary> for Recorded {
             peak_requested_bytes: summary.peaks.allocated_requested_bytes,
             peak_active_bytes: summary.peaks.active_bytes,
             peak_pending_bytes: summary.peaks.pending_bytes,
-            peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
-            final_reserved_bytes: summary.final_reserved_bytes,
+            peak_reserved_bytes: summary.reserved_peak_bytes(),
+            final_reserved_bytes: summary
+                .is_reserved_recorded
+                .then_some(summary.final_reserved_bytes),
             page_floor_bytes: summary.peaks.page_floor_bytes,
             deferred_frees: summary.deferred_free_count,
             lost_beginning: summary.lost_beginning,
@@ -229,7 +238,7 @@ impl Told {
             device,
             devices: devices(snapshot),
             recorded: digest.summary.as_ref().map(Recorded::from),
-            segments: Segments::from(&digest.segments),
+            segments: digest.knows_end().then(|| Segments::from(&digest.segments)),
             pools: digest
                 .pools
                 .iter()
@@ -280,7 +289,7 @@ impl Told {
     }
 
     fn write_head(&self, out: &mut String) -> std::fmt::Result {
-        let kind = if self.kind == "snapshot" { "PyTorch memory snapshot" } else { "stream trace" };
+        let kind = if self.kind == "snapshot" { "PyTorch memory snapshot" } else { self.kind };
         writeln!(out, "{}: {kind}, device {}", self.trace, self.device)?;
         if 1 < self.devices.len() {
             let devices: Vec<String> = self.devices.iter().map(ToString::to_string).collect();
@@ -329,13 +338,14 @@ impl Told {
             writeln!(out)?;
             for (name, bytes) in [
                 ("peak reserved", recorded.peak_reserved_bytes),
-                ("peak active", recorded.peak_active_bytes),
-                ("peak allocated", recorded.peak_allocated_bytes),
-                ("  as requested", recorded.peak_requested_bytes),
-                ("peak pending", recorded.peak_pending_bytes),
-                ("page floor", recorded.page_floor_bytes),
+                ("peak active", Some(recorded.peak_active_bytes)),
+                ("peak allocated", Some(recorded.peak_allocated_bytes)),
+                ("  as requested", Some(recorded.peak_requested_bytes)),
+                ("peak pending", Some(recorded.peak_pending_bytes)),
+                ("page floor", Some(recorded.page_floor_bytes)),
             ] {
-                writeln!(out, "{name:<16}{:>14}", bytes_text(bytes))?;
+                let told = bytes.map_or_else(|| "not recorded".to_owned(), bytes_text);
+                writeln!(out, "{name:<16}{told:>14}")?;
             }
         }
         writeln!(out)?;
@@ -350,7 +360,10 @@ impl Told {
                 bytes_text(sum.largest_free_bytes),
             )
         };
-        writeln!(out, "at the end: {}", sum(&self.segments))?;
+        match &self.segments {
+            Some(segments) => writeln!(out, "at the end: {}", sum(segments))?,
+            None => writeln!(out, "at the end: not in the file, which has no segments")?,
+        }
         if 1 < self.pools.len() {
             for Pool { pool: (first, second), segments } in &self.pools {
                 writeln!(out, "  pool ({first}, {second}): {}", sum(segments))?;

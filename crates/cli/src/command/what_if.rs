@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use replay::what_if::{
-    BlockOwners, Case, Comparison, Question, Row, WhatIf, compare_with_record, what_if,
+    BlockOwners, Case, Comparison, Question, Recorder, Row, WhatIf, compare_with_record, what_if,
 };
 use replay::{Mode, Outcome, Plan, Uses};
-use trace::pytorch::{ReadError, ReadOptions, Snapshot, read_file};
+use trace::convert::snapshot_of;
+use trace::pytorch::{ReadError, Snapshot};
+use trace::{AnyTrace, FileKind, ReservedBytes};
 use wellspring::{DeviceChoice, Policy};
 
 use crate::arguments::SourceName;
@@ -17,6 +19,7 @@ use crate::output::{self, printable};
 use crate::progress::Bars;
 use crate::size::Size;
 use crate::target::Session;
+use crate::trace_file::read_kind;
 
 /// Operations up to which Wellspring's allocator is run under every policy. Beyond, and where
 /// settings are named, it is run under the default one alone.
@@ -25,7 +28,8 @@ const ALL_POLICIES_OPERATIONS_MAX: usize = 400_000;
 /// What `what-if` is told.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// PyTorch memory snapshots: .pickle, also compressed with gzip, xz, zstd or zip
+    /// PyTorch memory snapshots, also compressed with gzip, xz, zstd or zip; and whatever becomes
+    /// one: stream traces, RMM logs, CSV and Chrome traces
     #[arg(value_name = "SNAPSHOT", required = true)]
     files: Vec<PathBuf>,
     /// The most that may be reserved, such as 24GiB; counts as a memory fraction does
@@ -92,19 +96,36 @@ fn answer_or_check(arguments: &Arguments, file: &Path, is_further: bool) -> Resu
     Ok(is_exact)
 }
 
-fn read(file: &Path, bars: Bars) -> Result<Snapshot, ReadError> {
-    let bar = bars.phase("reading");
-    let mut progress = |done, all| bar.show(done, all);
-    read_file(file, &ReadOptions::default(), Some(&mut progress))
+/// What a file of any kind comes to as a snapshot, and who recorded it.
+fn read(file: &Path, bars: Bars) -> Result<(Recorder, Snapshot), Failure> {
+    let (kind, trace) = read_kind(file, bars)?;
+    Ok(match (kind, trace) {
+        (_, AnyTrace::Recording(recording)) => (Recorder::StreamTrace, snapshot_of(&recording).0),
+        (FileKind::RmmLog, AnyTrace::Snapshot(snapshot)) => (Recorder::RmmLog, snapshot),
+        (FileKind::Csv | FileKind::Chrome, AnyTrace::Snapshot(snapshot)) => {
+            (Recorder::PytorchEntries, snapshot)
+        }
+        (_, AnyTrace::Snapshot(snapshot)) => (Recorder::Pytorch, snapshot),
+    })
+}
+
+/// Why there is nothing to serve; recording is not turned on alike everywhere.
+fn refusal(recorder: Recorder, name: &str, error: &ReadError) -> Failure {
+    match (recorder, error) {
+        (Recorder::StreamTrace, ReadError::NoHistory) => {
+            Failure::bad_input(format_args!("{name} is a stream trace without allocations"))
+        }
+        _ => Failure::bad_input(format_args!("{name} {error}")),
+    }
 }
 
 fn answer(arguments: &Arguments, file: &Path) -> Result<String, Failure> {
     let bars = Bars::new(arguments.quiet);
     let name = printable(&file.display().to_string());
-    let refuse = |error: ReadError| Failure::bad_input(format_args!("{name} {error}"));
-    let snapshot = read(file, bars).map_err(refuse)?;
+    let (recorder, snapshot) = read(file, bars)?;
+    let refuse = |error: ReadError| refusal(recorder, &name, &error);
     let chosen = snapshot.trace(arguments.device).map_err(refuse)?;
-    let case = Case::new(&chosen);
+    let case = Case::recorded_by(recorder, &chosen);
     let question = Question {
         trace: name.clone(),
         capacity_bytes: arguments.capacity.map(|size| size.0),
@@ -177,9 +198,15 @@ fn serve(
 fn check(arguments: &Arguments, file: &Path) -> Result<(String, bool), Failure> {
     let bars = Bars::new(arguments.quiet);
     let name = printable(&file.display().to_string());
-    let refuse = |error: ReadError| Failure::bad_input(format_args!("{name} {error}"));
-    let snapshot = read(file, bars).map_err(refuse)?;
+    let (recorder, snapshot) = read(file, bars)?;
+    let refuse = |error: ReadError| refusal(recorder, &name, &error);
     let chosen = snapshot.trace(arguments.device).map_err(refuse)?;
+    if !recorder.is_pytorch() || !ReservedBytes::of(&chosen).is_recorded {
+        return Err(Failure::bad_input(format_args!(
+            "{name} has no segments of PyTorch's to hold the model against\n\
+             --check needs a memory snapshot of PyTorch's, or CSV or a Chrome trace of one"
+        )));
+    }
     let found = compare_with_record(&chosen)
         .map_err(|error| Failure::bad_input(format_args!("{name}: {error}")))?;
     let text = if arguments.json {
@@ -191,18 +218,20 @@ fn check(arguments: &Arguments, file: &Path) -> Result<(String, bool), Failure> 
 }
 
 fn compared(name: &str, found: &Comparison) -> String {
+    let when_recorded = found
+        .recorded_peak_reserved_bytes
+        .map_or_else(|| "not known".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
     let mut text = format!(
         "{name}: recorded under {}\n\
          {:>9} allocations, {} at another address\n\
          {:>9} segment events, {} requests with others\n\
-         {:>9} MiB reserved at the peak, {} MiB when recorded\n",
+         {:>9} MiB reserved at the peak, {when_recorded} when recorded\n",
         found.setting,
         found.allocations,
         found.wrong_addresses,
         found.events,
         found.wrong_events,
         found.peak_reserved_bytes >> 20,
-        found.recorded_peak_reserved_bytes >> 20,
     );
     if let Some(index) = found.first_difference {
         text += &format!("the first difference is at entry {index}\n");

@@ -156,3 +156,107 @@ fn no_name_in_a_trace_begins_a_line_of_the_answer() {
     );
     assert!(!said.stdout.lines().any(|line| line.starts_with("PYTORCH")), "{said:?}");
 }
+
+/// Was: without segments, the recorded peak was counted back from nothing, and so differed.
+#[test]
+fn csv_and_chrome_traces_are_checked_as_the_snapshot_they_were_made_of() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, ending) in [("streams", "csv"), ("gnn_train", "json")] {
+        let file = folder.path().join(format!("{name}.{ending}"));
+        let (from, file) = (trace_file(name), file.to_str().unwrap());
+        let said = wellspring(&["convert", from.to_str().unwrap(), "-o", file, "--quiet"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let said = wellspring(&["what-if", file, "--check", "--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let found = said.json();
+        assert_eq!((&found["wrong_addresses"], &found["wrong_events"]), (&0.into(), &0.into()));
+        assert!(found["lacks"][0].as_str().unwrap().starts_with("segments: "), "{found}");
+        let original = what_if(name, &["--check", "--json"]).json();
+        for key in ["recorded_peak_reserved_bytes", "peak_reserved_bytes", "events"] {
+            assert_eq!(found[key], original[key], "{name}: {key}");
+        }
+        let asked = ["what-if", file, "--json", "--setting", EXPANDABLE, "--capacity", "24GiB"];
+        let json = wellspring(&asked).json();
+        assert_eq!(json["recorder"], "pytorch_entries");
+        let original = what_if(name, &["--json", "--setting", EXPANDABLE]).json();
+        let peak = |json: &Value| row(json, EXPANDABLE)["peak_reserved_bytes"].clone();
+        assert_eq!(peak(&json), peak(&original), "{name}");
+    }
+}
+
+#[test]
+fn a_log_of_rmm_is_answered_and_what_it_lacks_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rmm.csv");
+    let mut lines = "Thread,Time,Action,Pointer,Size,Stream\n".to_owned();
+    for step in 0..100_u64 {
+        let address = 0x7f00_0000_0000 + step * (32 << 20);
+        lines += &format!("1,10:00:{:02}.0,allocate,{address:#x},20000000,0x0\n", step / 2);
+        if 0 < step {
+            let earlier = address - (32 << 20);
+            lines += &format!("1,10:00:{:02}.5,free,{earlier:#x},20000000,0x0\n", step / 2);
+        }
+    }
+    lines += "1,10:01:00.0,allocate failure,0x0,4000000000,0x0\n";
+    std::fs::write(&file, lines).unwrap();
+    let file = file.to_str().unwrap();
+    let json = wellspring(&["what-if", file, "--json"]).json();
+    assert_eq!((&json["recorder"], &json["recorded_setting"]), (&"rmm_log".into(), &Value::Null));
+    assert_eq!(json["recorded_peak_reserved_bytes"], Value::Null);
+    let rows = json["rows"].as_array().unwrap();
+    assert!(8 < rows.len() && rows.iter().all(|row| row["is_recorded"] == false), "{json}");
+    // Two blocks of 20 MB are in use at most, and the request that failed is made once more.
+    assert_eq!(json["live_peak_bytes"], 4_000_000_000_u64.next_multiple_of(512) + 20_000_256);
+    assert!(json["verdict"].as_str().unwrap().starts_with("fits: without --capacity"), "{json}");
+
+    let said = wellspring(&["what-if", file, "--capacity", "3GiB", "--setting", EXPANDABLE]);
+    assert!(said.stdout.starts_with("nothing fits: live bytes alone need 3.74 GiB"), "{said:?}");
+    for part in ["entries of a log of RMM, capacity 3.00 GiB", "does not tell which streams used"] {
+        assert!(said.stdout.contains(part), "{part}: {said:?}");
+    }
+    assert!(!said.stdout.contains("recorded under"), "{said:?}");
+    let said = wellspring(&["what-if", file, "--capacity", "4GiB"]);
+    assert!(said.stdout.starts_with("fits: default gets through 4.00 GiB"), "{said:?}");
+    wellspring(&["what-if", file, "--check"]).check_failure(2, &["rmm.csv has no segments of"]);
+    let said = wellspring(&["summary", file]);
+    for part in ["rmm.csv: log of RMM", "peak reserved     not recorded", "at the end: not in"] {
+        assert!(said.stdout.contains(part), "{part}: {said:?}");
+    }
+    let json = wellspring(&["diff", file, file, "--json"]).json();
+    let names = ["peak_reserved_bytes", "reserved_bytes", "segments"];
+    let figures = json["figures"].as_array().unwrap().iter();
+    let found = figures.filter(|it| names.iter().any(|name| it["name"] == *name));
+    assert!(found.clone().count() == 3 && found.clone().all(|it| it["before"].is_null()), "{json}");
+}
+
+#[test]
+fn a_stream_trace_is_answered_with_its_uses() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.wst");
+    let runtime = wellspring::Builder::new().record_to(&file).simulated().unwrap();
+    let (home, side) = (runtime.create_stream().unwrap(), runtime.create_stream().unwrap());
+    for step in 1..=20_usize {
+        let buffer =
+            wellspring::DeviceBuffer::<f32>::zeroed(&runtime, &home, step * 100_000).unwrap();
+        buffer.record_stream(&side);
+    }
+    runtime.finish_recording().unwrap();
+    let reserved = runtime.stats().reserved_bytes.peak;
+    let file = file.to_str().unwrap();
+    let json = wellspring(&["what-if", file, "--json"]).json();
+    assert_eq!(json["recorder"], "stream_trace");
+    assert_eq!(json["recorded_setting"], Value::Null);
+    assert_eq!(json["recorded_peak_reserved_bytes"], reserved);
+    let live = (20_u64 * 100_000 * 4).next_multiple_of(512);
+    assert_eq!(json["live_peak_bytes"], live);
+    assert!(json["holders"][0]["owner"].as_str().unwrap().contains("what_if.rs:"), "{json}");
+    assert!(json["notes"][0].as_str().unwrap().contains("uses are known"), "{json}");
+    let said = wellspring(&["what-if", file, "--capacity", "1GiB"]);
+    assert!(said.stdout.starts_with("fits: default gets through 1.00 GiB"), "{said:?}");
+    assert!(said.stdout.contains(" of a stream trace, with "), "{said:?}");
+    wellspring(&["what-if", file, "--check"]).check_failure(2, &["no segments of PyTorch's"]);
+    std::fs::write(file, trace::stream_trace::Writer::new(vec![], 0).unwrap().finish().unwrap())
+        .unwrap();
+    let refused = wellspring(&["what-if", file]);
+    refused.check_failure(2, &["is a stream trace without allocations"]);
+}

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use trace::amount::bytes_text;
+
 use super::advice::{Advice, AtLag, GroupAdvice, LagUnit, Prediction, UseAdvice, Verdict};
 
 /// All tables. Writing to a string cannot fail.
@@ -32,11 +34,11 @@ fn write_runs(out: &mut String, advice: &Advice) -> std::fmt::Result {
     writeln!(out, "\n{:<28}{:>12}{:>14}", "", "time", "peak")?;
     if let Some(measured) = &advice.recorded {
         let time = measured.time_ns.map_or_else(|| "-".to_owned(), time);
-        let peak = measured.peak_active_bytes.map_or_else(|| "-".to_owned(), bytes);
+        let peak = measured.peak_active_bytes.map_or_else(|| "-".to_owned(), bytes_text);
         writeln!(out, "{:<28}{time:>12}{peak:>14}", "as recorded, measured")?;
     }
     let mut row = |name: &str, predicted: &Prediction| {
-        let (time, peak) = (time(predicted.time_ns), bytes(predicted.peak_bytes));
+        let (time, peak) = (time(predicted.time_ns), bytes_text(predicted.peak_bytes));
         writeln!(out, "{name:<28}{time:>12}{peak:>14}")
     };
     row("as recorded, on paper", as_recorded)?;
@@ -51,7 +53,7 @@ fn write_group(out: &mut String, group: &GroupAdvice) -> std::fmt::Result {
         out,
         "{} of up to {} on stream {}, allocated {}, freed {}",
         counted(group.blocks, "block"),
-        bytes(group.bytes_max),
+        bytes_text(group.bytes_max),
         group.stream,
         at(&group.allocated_at, "somewhere"),
         at(&group.freed_at, "by a drop"),
@@ -105,7 +107,7 @@ fn write_lags(out: &mut String, group: &GroupAdvice) -> std::fmt::Result {
             out,
             "  {mark} {name:<24}{:>12}{:>14}{:>14}",
             time(predicted.time_ns),
-            bytes(predicted.peak_bytes),
+            bytes_text(predicted.peak_bytes),
             time(predicted.stalled_ns)
         )
     };
@@ -171,7 +173,7 @@ fn write_gaps(out: &mut String, advice: &Advice) -> std::fmt::Result {
             gaps.never_completed,
             time(gaps.mean_us.saturating_mul(1000)),
             time(gaps.max_us.saturating_mul(1000)),
-            bytes(gaps.peak_bytes),
+            bytes_text(gaps.peak_bytes),
             byte_ms(gaps.byte_ms)
         )?;
     }
@@ -180,7 +182,7 @@ fn write_gaps(out: &mut String, advice: &Advice) -> std::fmt::Result {
         let gap = time(holder.gap_us.saturating_mul(1000));
         let never = if holder.completed { "" } else { ", never completed" };
         let (stream, event) = (&holder.stream, holder.event);
-        writeln!(out, "{stream:<20}{:>14}{gap:>12}  {event}{never}", bytes(holder.bytes))?;
+        writeln!(out, "{stream:<20}{:>14}{gap:>12}  {event}{never}", bytes_text(holder.bytes))?;
     }
     Ok(())
 }
@@ -196,18 +198,6 @@ fn time(ns: u64) -> String {
         10_000..10_000_000 => tenths(ns, 1_000, "us"),
         10_000_000..10_000_000_000 => tenths(ns, 1_000_000, "ms"),
         _ => tenths(ns, 1_000_000_000, "s"),
-    }
-}
-
-fn bytes(bytes: u64) -> String {
-    const KIB: u64 = 1 << 10;
-    const MIB: u64 = 1 << 20;
-    const GIB: u64 = 1 << 30;
-    match bytes {
-        0..KIB => format!("{bytes} B"),
-        KIB..MIB => tenths(bytes, KIB, "KiB"),
-        MIB..GIB => tenths(bytes, MIB, "MiB"),
-        _ => hundredths(bytes, GIB, "GiB"),
     }
 }
 
@@ -228,16 +218,13 @@ fn hundredths(value: u64, unit: u64, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{byte_ms, bytes, time};
+    use super::{byte_ms, time};
 
     #[test]
     fn numbers_are_told_in_units_that_fit_them() {
         assert_eq!(time(9_999), "9999 ns");
         assert_eq!(time(635_432_100), "635.4 ms");
         assert_eq!(time(63_543_210_000), "63.5 s");
-        assert_eq!(bytes(1_023), "1023 B");
-        assert_eq!(bytes(3 << 19), "1.5 MiB");
-        assert_eq!(bytes(5 << 28), "1.25 GiB");
         assert_eq!(byte_ms(1 << 29), "0.50 GiB ms");
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use trace::amount::{count_text, counted};
 
 use super::Report;
+use crate::percent::percent;
 
 const MIB: u64 = 1 << 20;
 
@@ -125,10 +126,6 @@ fn write_work(out: &mut String, report: &Report) -> std::fmt::Result {
 /// Mebibytes, to the nearest.
 fn mib(bytes: u64) -> String {
     format!("{} MiB", count_text(bytes.saturating_add(MIB / 2) / MIB))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 fn saving(recorded: u64, needed: u64) -> String {

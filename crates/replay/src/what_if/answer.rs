@@ -3,7 +3,7 @@
 use pytorch_model::{SettingError, Settings};
 use serde::{Deserialize, Serialize};
 
-use super::case::Case;
+use super::case::{Case, Recorder};
 use super::crew::{self, Runs};
 use super::holders::{self, Holder, LiveBlock};
 use super::row::{Allocator, Row, Setting};
@@ -42,10 +42,12 @@ pub struct WhatIf {
     pub live_peak_bytes: u64,
     /// The same in whole pages of 2 MiB, with blocks of at most 1 MiB packed.
     pub page_floor_bytes: u64,
-    /// What was reserved at most when it was recorded.
-    pub recorded_peak_reserved_bytes: u64,
-    /// What it was recorded under.
-    pub recorded_setting: String,
+    /// Who recorded it.
+    pub recorder: Recorder,
+    /// What was reserved at most when it was recorded, if the file tells.
+    pub recorded_peak_reserved_bytes: Option<u64>,
+    /// What it was recorded under; none if another allocator than PyTorch's served it.
+    pub recorded_setting: Option<String>,
     /// What the rows come to, in a sentence that begins with `fits`, `a setting fits` or
     /// `nothing fits`.
     pub verdict: String,
@@ -83,9 +85,18 @@ impl WhatIf {
         self.rows.iter().find(|row| row.model == Allocator::Pytorch)
     }
 
-    /// The row of the setting that the trace was recorded under.
-    pub(super) fn recorded(&self) -> Option<&Row> {
-        self.rows.iter().find(|row| row.is_recorded)
+    /// The row of the setting that the trace was recorded under, or of the default where another
+    /// allocator served it.
+    pub(super) fn baseline(&self) -> Option<&Row> {
+        let is_default = |row: &&Row| {
+            row.model == Allocator::Pytorch
+                && Settings::parse(&row.setting).is_ok_and(|it| it == Settings::default())
+        };
+        let recorded = self.rows.iter().find(|row| row.is_recorded);
+        match self.recorded_setting {
+            Some(_) => recorded,
+            None => self.rows.iter().find(is_default),
+        }
     }
 }
 
@@ -124,8 +135,9 @@ pub fn what_if(
         capacity_bytes: capacity,
         live_peak_bytes: case.live.bytes,
         page_floor_bytes: case.live.page_floor_bytes,
-        recorded_peak_reserved_bytes: case.summary.recorded_peak_reserved_bytes,
-        recorded_setting: case.recorded_setting().to_owned(),
+        recorder: case.recorder,
+        recorded_peak_reserved_bytes: case.summary.reserved_peak_bytes(),
+        recorded_setting: case.recorded_setting().map(str::to_owned),
         verdict: String::new(),
         paste: None,
         rows,

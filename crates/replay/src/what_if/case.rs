@@ -1,6 +1,7 @@
 //! One trace, ready to be served under any setting.
 
 use pytorch_model::{PoolId, SettingError, Settings};
+use serde::{Deserialize, Serialize};
 use trace::pytorch::DeviceTrace;
 use trace::{Operation, Operations, Summary};
 
@@ -20,6 +21,29 @@ pub(super) fn recorded_setting(trace: &DeviceTrace<'_>) -> String {
     }
 }
 
+/// Whose allocator served a trace when it was recorded, and what kind of file tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recorder {
+    /// PyTorch's: a memory snapshot.
+    #[default]
+    Pytorch,
+    /// PyTorch's: CSV or a Chrome trace of a snapshot, without its settings and segments.
+    PytorchEntries,
+    /// RMM's: a log, without uses by streams and without segments.
+    RmmLog,
+    /// Any: a stream trace, from whose uses completions were worked out.
+    StreamTrace,
+}
+
+impl Recorder {
+    /// Whether segments, emptied caches and refused requests are those of PyTorch's allocator.
+    #[must_use]
+    pub const fn is_pytorch(self) -> bool {
+        matches!(self, Self::Pytorch | Self::PytorchEntries)
+    }
+}
+
 /// A trace as calls of an allocator: requests, frees and completions, the requests that failed
 /// among them, and calls that empty the cache.
 #[derive(Debug, Clone)]
@@ -29,7 +53,9 @@ pub struct Case {
     pub(super) pools: Vec<PoolId>,
     /// Calls that emptied the cache, by the operation they came before.
     pub(super) emptied: Vec<(usize, Release)>,
+    /// The recorded one, or `default` where PyTorch's allocator recorded nothing.
     pub(super) setting: String,
+    pub(super) recorder: Recorder,
     pub(super) summary: Summary,
     pub(super) live: LivePeak,
     pub(super) timeline: Timeline,
@@ -47,19 +73,29 @@ pub struct LivePeak {
 }
 
 impl Case {
-    /// Takes a device's trace.
+    /// Takes a device's trace that is of a memory snapshot of PyTorch's.
     #[must_use]
     pub fn new(trace: &DeviceTrace<'_>) -> Self {
+        Self::recorded_by(Recorder::Pytorch, trace)
+    }
+
+    /// Takes a device's trace, which `recorder` left.
+    #[must_use]
+    pub fn recorded_by(recorder: Recorder, trace: &DeviceTrace<'_>) -> Self {
         let recorded = trace.operations();
         let summary = trace.summary(&recorded);
         let operations = recorded.with_failed_requests();
         let setting = recorded_setting(trace);
         let settings = Settings::parse(&setting).unwrap_or_default();
-        let timeline = Timeline::new(trace, &settings);
+        let timeline = if recorder.is_pytorch() {
+            Timeline::new(trace, &settings)
+        } else {
+            Timeline::of_requests()
+        };
         let pools = pools(&operations, &timeline);
         let emptied = emptied(&operations, &timeline.releases);
         let live = LivePeak::of(&operations);
-        Self { operations, pools, emptied, setting, summary, live, timeline }
+        Self { operations, pools, emptied, setting, recorder, summary, live, timeline }
     }
 
     /// The trace's operations, with the requests that failed.
@@ -68,10 +104,10 @@ impl Case {
         &self.operations
     }
 
-    /// The setting that it was recorded under.
+    /// The setting of PyTorch's that it was recorded under; none if another allocator served it.
     #[must_use]
-    pub fn recorded_setting(&self) -> &str {
-        &self.setting
+    pub fn recorded_setting(&self) -> Option<&str> {
+        self.recorder.is_pytorch().then_some(&self.setting)
     }
 
     /// Why the setting that it was recorded under cannot be served, if so.

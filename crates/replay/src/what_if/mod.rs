@@ -27,7 +27,7 @@ mod timeline;
 mod verdict;
 
 pub use answer::{Question, SCHEMA, WhatIf, what_if};
-pub use case::{Case, LivePeak};
+pub use case::{Case, LivePeak, Recorder};
 pub use crew::Runs;
 pub use holders::{Holder, LiveBlock};
 pub use owner::BlockOwners;

@@ -3,11 +3,13 @@
 use trace::amount::{bytes_text, counted};
 
 use super::answer::WhatIf;
-use super::case::Case;
+use super::case::{Case, Recorder};
 use super::row::{Allocator, Row};
+use crate::percent::percent_from;
 
 pub(super) fn notes(case: &Case, answer: &WhatIf) -> Vec<String> {
     let found = [
+        recorder(case),
         uses(case),
         beginning(case),
         pools(case),
@@ -21,9 +23,29 @@ pub(super) fn notes(case: &Case, answer: &WhatIf) -> Vec<String> {
     found.into_iter().flatten().collect()
 }
 
+fn recorder(case: &Case) -> Option<String> {
+    let told = match case.recorder {
+        Recorder::Pytorch => return None,
+        Recorder::PytorchEntries => {
+            "CSV and Chrome traces have neither the setting that a run was recorded under, taken to \
+             be the default, nor what was held before it and never given back"
+        }
+        Recorder::RmmLog => {
+            "a log of RMM does not tell which streams used a block: every block is free as soon as \
+             it is freed, where a run with several streams may have to keep it longer"
+        }
+        Recorder::StreamTrace => {
+            "in a stream trace uses are known: a block that other streams used counts as pending \
+             until the host learned that they are done, under every setting, where PyTorch would \
+             ask at its own times; segments were another allocator's, and are not looked at"
+        }
+    };
+    Some(told.to_owned())
+}
+
 fn uses(case: &Case) -> Option<String> {
     let count = case.operations.deferred_free_count;
-    (0 < count).then(|| {
+    (0 < count && case.recorder.is_pytorch()).then(|| {
         format!(
             "{} waited for other streams; a PyTorch trace does not tell which, so the recorded \
              completion times are used under every setting",
@@ -84,7 +106,7 @@ fn limit(case: &Case, answer: &WhatIf) -> Option<String> {
     Some(format!(
         "when recorded, a request was refused with {} reserved at most, so its limit was between \
          that and {}{}",
-        bytes_text(answer.recorded_peak_reserved_bytes),
+        bytes_text(answer.recorded_peak_reserved_bytes?),
         bytes_text(limit),
         tried.unwrap_or_default()
     ))
@@ -92,7 +114,7 @@ fn limit(case: &Case, answer: &WhatIf) -> Option<String> {
 
 fn unknown_setting(case: &Case) -> Option<String> {
     let error = case.recorded_setting_error()?;
-    Some(format!("the recorded setting, {}, has no row: {error}", case.recorded_setting()))
+    Some(format!("the recorded setting, {}, has no row: {error}", case.setting))
 }
 
 fn garbage_collection(answer: &WhatIf) -> Option<String> {
@@ -147,14 +169,6 @@ fn spread(answer: &WhatIf) -> Option<String> {
     })
 }
 
-/// By how many per cent `other` differs, with its sign.
-fn percent_from(base: u64, other: u64) -> String {
-    let tenths = (i128::from(other) - i128::from(base)) * 1000 / i128::from(base.max(1));
-    let sign = if tenths < 0 { '-' } else { '+' };
-    let tenths = tenths.unsigned_abs();
-    format!("{sign}{}.{} %", tenths / 10, tenths % 10)
-}
-
 fn wellspring(case: &Case, answer: &WhatIf) -> Option<String> {
     let is_ours = |row: &Row| row.model == Allocator::Wellspring;
     answer.rows.iter().any(is_ours).then(|| {
@@ -165,16 +179,4 @@ fn wellspring(case: &Case, answer: &WhatIf) -> Option<String> {
         };
         format!("Wellspring's rows are its real allocator on the simulated device{left_out}")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percent_from;
-
-    #[test]
-    fn a_difference_has_its_sign() {
-        assert_eq!(percent_from(1000, 1003), "+0.3 %");
-        assert_eq!(percent_from(1000, 990), "-1.0 %");
-        assert_eq!(percent_from(0, 0), "+0.0 %");
-    }
 }

@@ -9,7 +9,7 @@ use trace::{OpenAnnotations, Owners, Pattern, size_class};
 use super::holders::LiveBlock;
 
 /// Names owners by a snapshot's frames and annotations.
-#[allow(missing_debug_implementations, reason = "a pattern is a function")]
+#[derive(Debug)]
 pub struct BlockOwners<'a> {
     owners: Owners<'a>,
     open: OpenAnnotations,

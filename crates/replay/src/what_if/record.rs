@@ -31,8 +31,8 @@ pub struct Comparison {
     pub wrong_events: usize,
     /// The first entry that differs.
     pub first_difference: Option<usize>,
-    /// The most that was reserved when recorded, from the trace's beginning on.
-    pub recorded_peak_reserved_bytes: u64,
+    /// The most that was reserved when recorded, from the trace's beginning on, if the file tells.
+    pub recorded_peak_reserved_bytes: Option<u64>,
     /// The same, by the model.
     pub peak_reserved_bytes: u64,
     /// Segments and blocks held before the trace began, which were rebuilt from its end.
@@ -44,10 +44,11 @@ pub struct Comparison {
 impl Comparison {
     /// Whether everything was the same.
     #[must_use]
-    pub const fn is_exact(&self) -> bool {
+    pub fn is_exact(&self) -> bool {
+        let recorded = self.recorded_peak_reserved_bytes;
         self.wrong_addresses == 0
             && self.wrong_events == 0
-            && self.recorded_peak_reserved_bytes == self.peak_reserved_bytes
+            && recorded.is_none_or(|bytes| bytes == self.peak_reserved_bytes)
     }
 }
 
@@ -75,6 +76,9 @@ pub fn compare_with_record(trace: &DeviceTrace<'_>) -> Result<Comparison, Settin
     if held.is_none() {
         lacks.push("its beginning, which cannot be rebuilt from its end".to_owned());
     }
+    if trace.segments().next().is_none() && 0 < summary.final_reserved_bytes {
+        lacks.push("segments: what was held before it and never given back is not known".into());
+    }
     model.keep_events();
     let next_block = u32::try_from(operations.initial_block_count).unwrap_or(u32::MAX);
     let mut comparer = Comparer { model, live, next_block, ..Comparer::new(&timeline) };
@@ -89,7 +93,7 @@ pub fn compare_with_record(trace: &DeviceTrace<'_>) -> Result<Comparison, Settin
         events: comparer.events,
         wrong_events: comparer.wrong_events,
         first_difference: comparer.first_difference,
-        recorded_peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
+        recorded_peak_reserved_bytes: summary.reserved_peak_bytes(),
         peak_reserved_bytes: comparer.model.figures().reserved_peak_bytes,
         initial_segments: held.map_or(0, |held| held.all().count()),
         lacks,

@@ -32,8 +32,18 @@ pub(super) const SEARCHED: [(&str, &[Option<&str>]); 5] = [
 /// The most lines that a search tries.
 pub const SEARCH_TRIES_MAX: usize = 60;
 
-/// The lines to try, the recorded one first: those that are named, or else the usual ones.
-pub(super) fn to_try(recorded: &str, named: &[String]) -> Result<Vec<Setting>, SettingError> {
+/// The lines to try, the recorded one first, or the default where none was recorded: those that
+/// are named, or else the usual ones.
+pub(super) fn to_try(
+    recorded: Option<&str>,
+    named: &[String],
+) -> Result<Vec<Setting>, SettingError> {
+    let mut found = with_first(recorded.unwrap_or("default"), named)?;
+    found.iter_mut().for_each(|setting| setting.is_recorded &= recorded.is_some());
+    Ok(found)
+}
+
+fn with_first(recorded: &str, named: &[String]) -> Result<Vec<Setting>, SettingError> {
     let usual = || USUAL.map(str::to_owned).to_vec();
     let lines = if named.is_empty() { usual() } else { named.to_vec() };
     let mut found: Vec<Setting> = Vec::new();
@@ -74,10 +84,10 @@ mod tests {
 
     #[test]
     fn the_usual_lines_and_the_searched_values_are_taken() {
-        assert_eq!(to_try("default", &[]).unwrap().len(), USUAL.len());
-        let empty = to_try("default", &[String::new()]).unwrap();
+        assert_eq!(to_try(Some("default"), &[]).unwrap().len(), USUAL.len());
+        let empty = to_try(Some("default"), &[String::new()]).unwrap();
         assert_eq!((empty.len(), empty[0].line.as_str()), (1, "default"), "a line has a name");
-        assert_eq!(to_try("max_split_size_mb:300", &[]).unwrap().len(), USUAL.len() + 1);
+        assert_eq!(to_try(Some("max_split_size_mb:300"), &[]).unwrap().len(), USUAL.len() + 1);
         for (key, values) in SEARCHED {
             for value in values {
                 assert!(with("default", key, *value).is_some(), "{key}:{value:?}");
@@ -98,11 +108,13 @@ mod tests {
     #[test]
     fn the_recorded_line_is_tried_whatever_is_named_and_once() {
         let named = ["default".to_owned(), "expandable_segments:True".to_owned()];
-        let found = to_try("expandable_segments: True", &named).unwrap();
+        let found = to_try(Some("expandable_segments: True"), &named).unwrap();
         let lines: Vec<&str> = found.iter().map(|setting| setting.line.as_str()).collect();
         assert_eq!(lines, ["expandable_segments:True", "default"]);
         assert!(found[0].is_recorded && !found[1].is_recorded);
-        assert!(to_try("backend:cudaMallocAsync", &[]).is_ok());
-        assert!(to_try("default", &["expandable:True".to_owned()]).is_err());
+        let found = to_try(None, &named).unwrap();
+        assert!(found[0].line == "default" && found.iter().all(|it| !it.is_recorded));
+        assert!(to_try(Some("backend:cudaMallocAsync"), &[]).is_ok());
+        assert!(to_try(Some("default"), &["expandable:True".to_owned()]).is_err());
     }
 }

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use trace::amount::{bytes_text, count_text, counted};
 
 use super::answer::WhatIf;
+use super::case::Recorder;
 use super::row::{Allocator, Row};
+use crate::percent::percent;
 
 /// The whole text. Writing to a string cannot fail.
 pub(super) fn table(answer: &WhatIf) -> String {
@@ -29,11 +31,10 @@ fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
         .map_or_else(String::new, |bytes| format!(", capacity {}", bytes_text(bytes)));
     writeln!(
         out,
-        "{}: {} entries, recorded under {} with {} reserved{capacity}",
+        "{}: {} entries{}{capacity}",
         answer.trace,
         count_text(answer.events),
-        one_line(&answer.recorded_setting),
-        bytes_text(answer.recorded_peak_reserved_bytes),
+        one_line(&how_recorded(answer)),
     )?;
     writeln!(out)?;
     write_rows(out, answer)?;
@@ -46,6 +47,23 @@ fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
         writeln!(out, "{gap}note: {}", one_line(note))?;
     }
     Ok(())
+}
+
+fn how_recorded(answer: &WhatIf) -> String {
+    let reserved = answer.recorded_peak_reserved_bytes.map(bytes_text);
+    match (answer.recorder, &answer.recorded_setting, reserved) {
+        (Recorder::RmmLog, _, _) => " of a log of RMM".to_owned(),
+        (_, Some(setting), Some(reserved)) => {
+            format!(", recorded under {setting} with {reserved} reserved")
+        }
+        (_, Some(setting), None) => {
+            format!(", recorded under {setting}; what was reserved is not recorded")
+        }
+        (_, None, Some(reserved)) => {
+            format!(" of a stream trace, with {reserved} reserved when recorded")
+        }
+        (_, None, None) => " of a stream trace".to_owned(),
+    }
 }
 
 fn write_rows(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
@@ -123,8 +141,4 @@ fn one_line(text: &str) -> String {
         }
     }
     line
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }

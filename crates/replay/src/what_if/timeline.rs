@@ -42,6 +42,12 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
+    /// That of a trace whose requests alone count, since another allocator than PyTorch's took its
+    /// segments.
+    pub(super) fn of_requests() -> Self {
+        Self { held: Some(AllHeld::default()), ..Self::default() }
+    }
+
     pub(super) fn new(trace: &DeviceTrace<'_>, settings: &Settings) -> Self {
         let mut timeline = Self::default();
         let segments = timeline.walk_back(trace);
@@ -139,6 +145,9 @@ impl Timeline {
                 }
                 Action::OutOfMemory => {
                     run = None;
+                    if !levels.is_recorded {
+                        continue;
+                    }
                     let wanted = settings.segment_bytes(entry.bytes.min(1 << 60));
                     self.passes(level + i128::from(wanted), levels);
                 }

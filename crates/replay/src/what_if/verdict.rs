@@ -24,14 +24,15 @@ pub(super) fn verdict(answer: &WhatIf) -> String {
 
 fn without_capacity(answer: &WhatIf) -> String {
     let Some(best) = answer.best() else { return "fits: no setting was tried".to_owned() };
-    let recorded = answer.recorded().filter(|row| row.setting != best.setting);
-    let recorded = recorded.map_or_else(
-        || ", as recorded".to_owned(),
-        |row| {
+    let baseline = answer.baseline().filter(|row| row.setting != best.setting);
+    let recorded = match baseline {
+        Some(row) => {
             let reserved = bytes_text(row.peak_reserved_bytes);
-            format!(", where the recorded {} reserves {reserved}", row.setting)
-        },
-    );
+            format!(", where {} reserves {reserved}", called(row))
+        }
+        None if best.is_recorded => ", as recorded".to_owned(),
+        None => String::new(),
+    };
     format!(
         "fits: without --capacity nothing runs out; {} reserves least, {}{recorded}",
         best.setting,
@@ -42,8 +43,8 @@ fn without_capacity(answer: &WhatIf) -> String {
 fn within(answer: &WhatIf, capacity: u64) -> String {
     let capacity = bytes_text(capacity);
     let best = answer.best();
-    let recorded = answer.recorded();
-    if let Some(row) = recorded.filter(|row| row.fits) {
+    let baseline = answer.baseline();
+    if let Some(row) = baseline.filter(|row| row.fits) {
         let better = best.filter(|best| best.setting != row.setting);
         let better = better.map_or_else(String::new, |best| {
             format!(
@@ -54,16 +55,20 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
             )
         });
         return format!(
-            "fits: the recorded setting, {}, gets through {capacity} and reserves {}{}{better}",
-            row.setting,
+            "fits: {} gets through {capacity} and reserves {}{}{better}",
+            if row.is_recorded {
+                format!("the recorded setting, {},", row.setting)
+            } else {
+                row.setting.clone()
+            },
             bytes_text(row.peak_reserved_bytes),
             retries(row)
         );
     }
     if let Some(best) = best.filter(|row| row.fits) {
-        let recorded = recorded.map_or_else(String::new, |row| {
+        let recorded = baseline.map_or_else(String::new, |row| {
             let entry = row.out_of_memory_event.unwrap_or(0);
-            format!(", where the recorded {} runs out at entry {entry}", row.setting)
+            format!(", where {} runs out at entry {entry}", called(row))
         });
         return format!(
             "a setting fits: {} gets through {capacity} and reserves {}{}{recorded}",
@@ -83,6 +88,11 @@ fn within(answer: &WhatIf, capacity: u64) -> String {
         bytes_text(answer.live_peak_bytes),
         held_by(answer)
     )
+}
+
+fn called(row: &Row) -> String {
+    let recorded = if row.is_recorded { "the recorded " } else { "" };
+    format!("{recorded}{}", row.setting)
 }
 
 fn retries(row: &Row) -> String {

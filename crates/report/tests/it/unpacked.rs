@@ -83,6 +83,38 @@ fn a_block_is_told_from_its_allocation_to_its_end() {
     assert_eq!((figures.event_count, figures.out_of_memory_count), (7, 1));
 }
 
+/// Was: a note between a free and its completion made two events here, and one in the summary.
+#[test]
+fn a_note_between_a_free_and_its_completion_makes_no_event_of_it() {
+    let steps = [
+        step("segment_alloc", MIB, 20 * MIB),
+        step("alloc", MIB, 1000),
+        step("free_requested", MIB, 1000),
+        step("annotate", 0, 0),
+        step("snapshot", 0, 0),
+        step("free_completed", MIB, 1000),
+        step("segment_free", MIB, 20 * MIB),
+    ];
+    let snapshot = snapshot(Vec::new(), &steps, vec![]);
+    let report = report(&snapshot);
+    let Unpacked { told, kinds, columns } = unpack(&report);
+    assert_eq!(kinds, [5, 0, 2, 8, 8, 6], "the free, the notes, and the end of the segment");
+    assert_eq!(told["counts"], json!({ "events": 6, "lives": 1, "ranges": 1 }));
+    assert_eq!((columns[6][0], columns[7][0]), (2, 1), "freed a moment later, complete at once");
+    let trace = snapshot.trace(None).unwrap();
+    let summary = trace.summary(&trace.operations());
+    assert_eq!((summary.deferred_free_count, summary.peaks.pending_bytes), (0, 0));
+    assert_eq!(report.figures().peak_reserved_bytes, summary.recorded_peak_reserved_bytes);
+}
+
+/// Was: without segments, what had been taken and not given back was not drawn.
+#[test]
+fn what_is_reserved_is_known_from_the_entries_where_there_are_no_segments() {
+    let steps = [step("segment_alloc", MIB, 20 * MIB), step("alloc", MIB, 1000)];
+    let report = report(&snapshot(Vec::new(), &steps, vec![]));
+    assert_eq!(report.figures().peak_reserved_bytes, 20 << 20);
+}
+
 #[test]
 fn a_trace_that_lost_its_beginning_has_the_blocks_from_before() {
     let steps = [step("free_requested", MIB, 512), step("free_completed", MIB, 512)];

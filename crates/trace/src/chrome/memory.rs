@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::event::{Argument, Events, Row};
+use crate::operations::direct_completion;
 use crate::owner::{OpenAnnotations, Owners, Pattern};
 use crate::pytorch::{Action, DeviceTrace, Entry, Snapshot, StackId, StreamHandle, WriteProgress};
 use crate::summary::rounded_bytes;
@@ -33,6 +34,7 @@ pub(super) fn write<W: Write>(
     };
     memory.begin(trace)?;
     let mut annotations = OpenAnnotations::new(snapshot, trace.device());
+    let completes_at_once = trace.has_no_completions();
     for (position, entry) in entries.iter().enumerate() {
         if position.is_multiple_of(TOLD_ENTRIES)
             && let Some(progress) = &mut progress
@@ -41,10 +43,8 @@ pub(super) fn write<W: Write>(
         }
         let ns = memory.events.since_begin_ns(entry.time_us);
         let annotation = annotations.at(entry.time_us);
-        let follows = entries.get(position + 1).is_some_and(|next| {
-            next.action == Action::FreeCompleted && next.address == entry.address
-        });
-        memory.take(ns, entry, annotation, follows)?;
+        let completes = completes_at_once || direct_completion(entries, position).is_some();
+        memory.take(ns, entry, annotation, completes)?;
     }
     let end_ns = entries.last().map_or(0, |entry| memory.events.since_begin_ns(entry.time_us));
     memory.end(end_ns)
@@ -98,7 +98,7 @@ impl<W: Write> Memory<'_, '_, W> {
         ns: u64,
         entry: &Entry,
         annotation: Option<crate::pytorch::TextId>,
-        completes_next: bool,
+        completes: bool,
     ) -> io::Result<()> {
         let Entry { address, bytes, stream, stack, .. } = *entry;
         match entry.action {
@@ -107,7 +107,7 @@ impl<W: Write> Memory<'_, '_, W> {
                 self.allocate(ns, [address, bytes], stream, &name)
             }
             Action::Free => self.free(ns, address, true),
-            Action::FreeRequested => self.free(ns, address, completes_next),
+            Action::FreeRequested => self.free(ns, address, completes),
             Action::FreeCompleted => self.complete(ns, address),
             Action::SegmentAlloc | Action::SegmentMap => {
                 self.reserve(ns, self.reserved_bytes.saturating_add(bytes))

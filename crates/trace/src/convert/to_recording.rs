@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use super::ranges::Ranges;
 use super::{LeftOut, left_out};
+use crate::operations::direct_completion;
 use crate::owner::is_own_file;
 use crate::pytorch::{
     Action, DeviceTrace, Entry, Snapshot, StackId, StreamHandle, WriteProgress, action_text,
@@ -46,6 +47,7 @@ pub fn write_recording<W: Write>(
         counts: Counts::default(),
     };
     maker.begin(trace)?;
+    let completes_at_once = trace.has_no_completions();
     for (position, entry) in entries.iter().enumerate() {
         if position.is_multiple_of(TOLD_ENTRIES)
             && let Some(progress) = &mut progress
@@ -54,7 +56,8 @@ pub fn write_recording<W: Write>(
         }
         let passed_us = entry.time_us.saturating_sub(began_us);
         maker.now_ns = u64::try_from(passed_us).unwrap_or(0).saturating_mul(1000);
-        maker.take(entry, entries.get(position + 1))?;
+        let completes = completes_at_once || direct_completion(entries, position).is_some();
+        maker.take(entry, completes)?;
     }
     let counts = maker.counts;
     let other_devices =
@@ -126,7 +129,7 @@ impl<W: Write> Maker<'_, W> {
         self.writer.put(self.now_ns, item)
     }
 
-    fn take(&mut self, entry: &Entry, next: Option<&Entry>) -> io::Result<()> {
+    fn take(&mut self, entry: &Entry, completes: bool) -> io::Result<()> {
         let place = self.place(entry.stack)?;
         let pool = entry.pool.map(|pool| self.snapshot.pools.get(pool));
         self.counts.pools += usize::from(pool.is_some_and(|pool| pool != (0, 0)));
@@ -135,9 +138,6 @@ impl<W: Write> Maker<'_, W> {
             Action::Alloc => self.allocate(entry.address, entry.bytes, entry.stream, place),
             Action::Free => self.free(entry.address, place),
             Action::FreeRequested => {
-                let completes = next.is_some_and(|next| {
-                    next.action == Action::FreeCompleted && next.address == entry.address
-                });
                 if completes {
                     self.free(entry.address, place)
                 } else {

@@ -98,3 +98,11 @@ impl Action {
         )
     }
 }
+
+impl Entry {
+    /// Whether something happened to memory: it is no note, no snapshot and no unknown action.
+    #[must_use]
+    pub const fn is_operation(&self) -> bool {
+        !matches!(self.action, Action::Snapshot | Action::Annotate | Action::Other(_))
+    }
+}

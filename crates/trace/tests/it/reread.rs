@@ -235,3 +235,25 @@ fn memory_is_bounded_whatever_a_file_says() {
     let json = with(&as_chrome(&made_up()), "a note,", &long);
     assert!(reread(&json).unwrap_err().contains("a text is longer than 16777216 bytes"));
 }
+
+/// Was: without segments, as in CSV, the peak was counted back from nothing.
+#[test]
+fn what_was_reserved_is_told_by_the_entries_where_there_are_no_segments() {
+    for name in NAMES {
+        let original = real(name);
+        let back = reread(&as_csv(&original)).unwrap();
+        let reserved = |snapshot: &Snapshot| {
+            let trace = snapshot.trace(None).unwrap();
+            let summary = trace.summary(&trace.operations());
+            assert!(summary.is_reserved_recorded, "{name}");
+            (summary.initial_reserved_bytes, summary.recorded_peak_reserved_bytes)
+        };
+        // What was held before the first entry and never given back is not known any more.
+        let ((first, peak), (found_first, found_peak)) = (reserved(&original), reserved(&back));
+        assert_eq!(peak - found_peak, first - found_first, "{name}");
+        assert!(name == "oom_frames" || peak == found_peak, "{name}");
+    }
+    let trace = made_up();
+    let trace = trace.trace(None).unwrap();
+    assert_eq!(trace.summary(&trace.operations()).reserved_peak_bytes(), None);
+}

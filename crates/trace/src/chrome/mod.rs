@@ -9,6 +9,7 @@
 
 mod event;
 mod keep;
+mod lanes;
 mod memory;
 mod read;
 mod read_recording;

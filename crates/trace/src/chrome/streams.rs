@@ -2,18 +2,22 @@
 //!
 //! A call has no length in the trace: its slice is as short as can be seen. Calls of one stream in
 //! the same instant stand one behind the other, so that arrows find theirs; `host_ns` among a
-//! slice's arguments is the time that was recorded.
+//! slice's arguments is the time that was recorded. What overlaps, as waits of several threads of
+//! the host and work of one stream that was timed badly, goes to rows beside each other.
 
 use std::io::{self, Write};
 
 use super::event::{Argument, Events, Row};
+use super::lanes::Lanes;
 use crate::StreamNumber;
 use crate::stream_trace::{
-    Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber, Recording, Subject,
+    Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber, Recording, StreamStart,
+    Subject,
 };
 
 const HOST: u32 = 2;
 const DEVICE: u32 = 3;
+const HOST_WAITS: &str = "the host waits";
 /// The length of a call's slice.
 const CALL_NS: u64 = 100;
 
@@ -30,11 +34,29 @@ pub(super) fn write<W: Write>(events: &mut Events<W>, recording: &Recording) -> 
         records: Vec::new(),
         operations: Vec::new(),
         wait_count: 0,
+        host_waits: Vec::new(),
+        ran: vec![Vec::new(); recording.streams.len()],
+        row_count: u64::try_from(recording.streams.len()).unwrap_or(u64::MAX) + 1,
     };
     for entry in &recording.entries {
         streams.take(entry.host_ns, &entry.item)?;
     }
-    Ok(())
+    streams.finish()
+}
+
+/// A slice whose row is found when all are known.
+#[derive(Debug, Clone, Copy)]
+struct Lasting {
+    start_ns: u64,
+    end_ns: u64,
+    what: What,
+    place: Option<PlaceNumber>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Wait(Subject),
+    Ran(OperationNumber),
 }
 
 struct Streams<'a, 'w, W: Write> {
@@ -46,6 +68,11 @@ struct Streams<'a, 'w, W: Write> {
     records: Vec<(StreamNumber, u64)>,
     operations: Vec<&'a Operation>,
     wait_count: u64,
+    host_waits: Vec<Lasting>,
+    /// By stream, what the device did.
+    ran: Vec<Vec<Lasting>>,
+    /// Rows of a process that have a number.
+    row_count: u64,
 }
 
 impl<'a, W: Write> Streams<'a, '_, W> {
@@ -55,7 +82,7 @@ impl<'a, W: Write> Streams<'a, '_, W> {
             Item::Stream(start) => {
                 let number = StreamNumber(u32::try_from(self.free_from_ns.len()).unwrap_or(0));
                 self.free_from_ns.push(0);
-                let name = format!("stream {:#x} ({:?})", start.id, start.kind);
+                let name = stream_name(start);
                 self.events.name("thread_name", row(HOST, number), &name)?;
                 self.events.name("thread_name", row(DEVICE, number), &name)
             }
@@ -65,7 +92,8 @@ impl<'a, W: Write> Streams<'a, '_, W> {
                 self.call(host_ns, operation.stream, 0, &name, operation.place).map(drop)
             }
             Item::DeviceTime { operation, start_ns, end_ns } => {
-                self.ran(*operation, *start_ns, *end_ns)
+                self.ran(*operation, *start_ns, *end_ns);
+                Ok(())
             }
             Item::Record { stream, maker, place, .. } => {
                 let name = format!("record{}", by(*maker));
@@ -85,7 +113,10 @@ impl<'a, W: Write> Streams<'a, '_, W> {
                 }
             }
             Item::Synchronize { subject, blocked_ns, place, .. } => {
-                self.synchronize(host_ns, *subject, *blocked_ns, *place)
+                let start_ns = host_ns.saturating_sub(*blocked_ns);
+                let (what, place) = (What::Wait(*subject), *place);
+                self.host_waits.push(Lasting { start_ns, end_ns: host_ns, what, place });
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -122,37 +153,60 @@ impl<'a, W: Write> Streams<'a, '_, W> {
         Ok(at_ns)
     }
 
-    /// The host waited: a slice in the row of the process itself.
-    fn synchronize(
-        &mut self,
-        host_ns: u64,
-        subject: Subject,
-        blocked_ns: u64,
-        place: Option<PlaceNumber>,
-    ) -> io::Result<()> {
-        let name = match subject {
-            Subject::Record(record) => format!("wait on the host for record {}", record.0),
-            Subject::Stream(stream) => format!("wait on the host for stream {}", stream.0),
-            Subject::Context => "wait on the host for the context".to_owned(),
-            Subject::Everything => "wait on the host for everything".to_owned(),
-        };
-        let start_ns = host_ns.saturating_sub(blocked_ns);
-        let place = self.place(place);
-        let row = Row { process: HOST, thread: 0 };
-        let arguments = [("place", Argument::Text(place.as_str()))];
-        self.events.slice(&name, row, (start_ns, blocked_ns), &arguments)
+    /// The device did an operation. Of one whose beginning is not known there is only the end.
+    fn ran(&mut self, number: OperationNumber, start: Option<u64>, end_ns: u64) {
+        let index = usize::try_from(number.0).unwrap_or(usize::MAX);
+        let Some(operation) = self.operations.get(index).copied() else { return };
+        let start_ns = start.unwrap_or(end_ns);
+        let (what, place) = (What::Ran(number), operation.place);
+        if let Some(ran) = self.ran.get_mut(operation.stream.index()) {
+            ran.push(Lasting { start_ns, end_ns, what, place });
+        }
     }
 
-    /// The device did an operation. Of one whose beginning is not known there is only the end.
-    fn ran(&mut self, number: OperationNumber, start: Option<u64>, end: u64) -> io::Result<()> {
-        let index = usize::try_from(number.0).unwrap_or(usize::MAX);
-        let Some(operation) = self.operations.get(index).copied() else { return Ok(()) };
-        let name = self.operation_name(operation);
-        let place = self.place(operation.place);
-        let start_ns = start.unwrap_or(end);
-        let length_ns = end.saturating_sub(start_ns);
-        let arguments = [("place", Argument::Text(place.as_str()))];
-        self.events.slice(&name, row(DEVICE, operation.stream), (start_ns, length_ns), &arguments)
+    /// Draws what lasted.
+    fn finish(&mut self) -> io::Result<()> {
+        let waits = std::mem::take(&mut self.host_waits);
+        let host = Row { process: HOST, thread: 0 };
+        if !waits.is_empty() {
+            self.events.name("thread_name", host, HOST_WAITS)?;
+        }
+        self.lasting(host, HOST_WAITS, waits)?;
+        let streams = (0..).map(StreamNumber).zip(std::mem::take(&mut self.ran));
+        for (number, ran) in streams {
+            let name = self.recording.stream(number).map_or_else(String::new, stream_name);
+            self.lasting(row(DEVICE, number), &name, ran)?;
+        }
+        Ok(())
+    }
+
+    /// Draws slices that are meant for one row, in others beside it where they overlap.
+    fn lasting(&mut self, row: Row, name: &str, mut slices: Vec<Lasting>) -> io::Result<()> {
+        slices.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns)));
+        let (mut lanes, mut rows) = (Lanes::default(), vec![row]);
+        for slice in slices {
+            let placed = lanes.place(slice.start_ns, slice.end_ns);
+            if rows.len() <= placed.lane {
+                let beside = Row { thread: self.row_count, ..row };
+                self.row_count += 1;
+                self.events.name("thread_name", beside, &format!("{name}, overlapping"))?;
+                rows.push(beside);
+            }
+            let row = rows.get(placed.lane).copied().unwrap_or(row);
+            let told = match slice.what {
+                What::Wait(subject) => wait_name(subject),
+                What::Ran(number) => {
+                    let index = usize::try_from(number.0).unwrap_or(usize::MAX);
+                    let operation = self.operations.get(index).copied();
+                    operation.map_or_else(String::new, |operation| self.operation_name(operation))
+                }
+            };
+            let place = self.place(slice.place);
+            let arguments = [("place", Argument::Text(place.as_str()))];
+            let length_ns = placed.end_ns - placed.start_ns;
+            self.events.slice(&told, row, (placed.start_ns, length_ns), &arguments)?;
+        }
+        Ok(())
     }
 
     fn operation_name(&self, operation: &Operation) -> String {
@@ -173,6 +227,19 @@ impl<'a, W: Write> Streams<'a, '_, W> {
     fn place(&self, place: Option<PlaceNumber>) -> String {
         let place = place.and_then(|place| self.recording.place(place));
         place.map_or_else(String::new, ToString::to_string)
+    }
+}
+
+fn stream_name(start: &StreamStart) -> String {
+    format!("stream {:#x} ({:?})", start.id, start.kind)
+}
+
+fn wait_name(subject: Subject) -> String {
+    match subject {
+        Subject::Record(record) => format!("wait on the host for record {}", record.0),
+        Subject::Stream(stream) => format!("wait on the host for stream {}", stream.0),
+        Subject::Context => "wait on the host for the context".to_owned(),
+        Subject::Everything => "wait on the host for everything".to_owned(),
     }
 }
 

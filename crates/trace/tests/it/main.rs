@@ -6,6 +6,7 @@
     reason = "helpers of tests may fail a test as tests themselves do"
 )]
 
+mod chrome_format;
 mod compression;
 mod contents;
 mod generated;

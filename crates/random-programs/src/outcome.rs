@@ -15,6 +15,7 @@ pub enum Feature {
     KnownOrder,
     Completion,
     DeviceWait,
+    StockWait,
     Growth,
     Ladder,
     CrossStreamSplit,
@@ -43,11 +44,12 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::OwnStream,
         Self::KnownOrder,
         Self::Completion,
         Self::DeviceWait,
+        Self::StockWait,
         Self::Growth,
         Self::Ladder,
         Self::CrossStreamSplit,

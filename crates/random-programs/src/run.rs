@@ -143,6 +143,7 @@ fn reached(tally: &mut Tally, setup: &Setup, stats: &Stats, totals: &Totals) {
         (served.known_order, Feature::KnownOrder),
         (served.completion, Feature::Completion),
         (served.device_wait, Feature::DeviceWait),
+        (stats.stock_wait_total, Feature::StockWait),
         (served.growth, Feature::Growth),
         (served.ladder, Feature::Ladder),
         (stats.cross_stream_splits, Feature::CrossStreamSplit),

@@ -3,8 +3,7 @@
 //! counts; through the public API, with statistics on, on one thread. Beside it, in the same
 //! group, mimalloc's small pair: 64 bytes of host memory, the cheapest pair a general allocator
 //! has. `raw` is [`Allocator::allocate_raw`] and [`Allocator::free_raw`], numbers in and numbers
-//! out, as mimalloc's are; `Block` is the owning handle, which counts a reference on the allocator
-//! each way.
+//! out, as mimalloc's are; `Block` is the owning handle, which keeps the allocator alive.
 //! Not measured: the driver, the GPU, contention between threads.
 //! Unfairness: mimalloc keeps no statistics here and serves one size from a thread's own page,
 //! without a lock.

@@ -15,12 +15,12 @@ use crate::error::{AllocError, FreeError};
 use crate::family::Family;
 use crate::grow::GrowthError;
 use crate::handle::{Block, RawBlock};
-use crate::keeper::Keepers;
+use crate::keeper::Handles;
 use crate::make::{Means, best_source};
 use crate::observe::Watch;
 use crate::pace::Pace;
-use crate::release::BlockKey;
 use crate::reuse::{Request, Step, Taken};
+use crate::seat::Seat;
 use crate::shard::{Shard, ShardSetup, ShardState};
 use crate::source::Source;
 use crate::stats::SharedCounters;
@@ -40,8 +40,8 @@ use crate::wait::Need;
 #[derive(Clone)]
 pub struct Allocator {
     pub(crate) inner: Arc<Inner>,
-    /// What the blocks count as holders of.
-    pub(crate) keepers: Arc<Keepers>,
+    /// Lets go of the allocator when the last clone goes.
+    _handles: Arc<Handles>,
 }
 
 /// What clones and blocks share.
@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     /// What the device has.
     pub(crate) total: u64,
     pub(crate) pending_max: u64,
+    /// Handles that are no clones of each other. Taken before the lock of a shard.
+    pub(crate) group_count: Mutex<u64>,
     /// Held while ceilings move: taken before the lock of a shard, and no other lock beside it.
     pub(crate) settling: Mutex<()>,
     /// Every stream this allocator has met, so that a point leads back to its stream.
@@ -110,14 +112,15 @@ impl Allocator {
             Family::new(config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max)));
         let means =
             Means { context: context.clone(), source, total, watch, family: Arc::new(family) };
-        let inner = Arc::new(Inner::new(means, config, true));
+        let inner = Inner::new(means, config, true);
         inner.family.set_first(&inner);
         Ok(Self::of(inner))
     }
 
     /// A handle beside those there are.
     pub(crate) fn of(inner: Arc<Inner>) -> Self {
-        Self { inner, keepers: Arc::new(Keepers::new()) }
+        let handles = Arc::new(Handles::of(&inner));
+        Self { inner, _handles: handles }
     }
 
     /// Gives `bytes` of device memory, ready for the next operation submitted to `stream`.
@@ -130,14 +133,12 @@ impl Allocator {
     #[inline]
     #[track_caller]
     pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Block, AllocError> {
-        // Counted first: a read-modify-write waits for the stores before it, and here are none.
-        let keeper = self.keepers.keep(&self.inner, place(stream.order().slot()));
         if bytes == 0 {
-            return Ok(Block::empty(keeper));
+            return Ok(Block::empty(Arc::clone(&self.inner)));
         }
         let (owner, taken) = self.inner.allocate(stream.order(), bytes, false)?;
-        let key = BlockKey { owner, name: taken.name };
-        Ok(Block::new(keeper, key, taken, bytes))
+        let shard = *self.inner.shards.get(owner).expect("the shard that served is there");
+        Ok(Block::new(shard, taken, bytes))
     }
 
     /// As [`Allocator::allocate`], for callers that keep numbers instead of a [`Block`]: a C
@@ -154,8 +155,7 @@ impl Allocator {
             return Ok(RawBlock { address: 0, size: 0, token: RawBlock::EMPTY });
         }
         let (owner, taken) = self.inner.allocate(stream.order(), bytes, true)?;
-        let key = BlockKey { owner, name: taken.name };
-        let token = RawBlock::token(self.inner.identity, key);
+        let token = RawBlock::token(self.inner.identity, owner, taken.name);
         Ok(RawBlock { address: taken.address, size: taken.size, token })
     }
 
@@ -401,7 +401,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(crate) fn shard_of(&self, order: &StreamOrder) -> &Shard {
+    pub(crate) fn shard_of(&self, order: &StreamOrder) -> &Seat {
         match self.shards.get(order.slot()) {
             Some(shard) => shard,
             None => self.first_shard_of(order),
@@ -409,7 +409,7 @@ impl Inner {
     }
 
     #[cold]
-    fn first_shard_of(&self, order: &StreamOrder) -> &Shard {
+    fn first_shard_of(&self, order: &StreamOrder) -> &Seat {
         self.meet(order);
         self.shards.get_or_make(order, &self.setup)
     }

@@ -167,6 +167,11 @@ impl Spare {
     pub(crate) fn take(&mut self, order: &StreamOrder) -> Option<StreamOrder> {
         self.order.take_if(|kept| kept.is_same(order))
     }
+
+    /// Whether `order` was the last that used a block.
+    pub(crate) fn has(&self, order: &StreamOrder) -> bool {
+        self.order.as_ref().is_some_and(|kept| kept.is_same(order))
+    }
 }
 
 /// One block: a range of addresses inside a segment.

@@ -107,7 +107,7 @@ impl Inner {
     #[cold]
     pub(crate) fn settle(&self, wanting: &Shard) {
         let _one_at_a_time = self.settling.lock();
-        let (slot, lack) = wanting.with_ceilings(|state| (state.slot, state.lack()));
+        let (slot, lack) = wanting.with_at_once(|state| (state.slot, state.lack()));
         let own = place(slot);
         // Everybody begins behind itself, so that not all ask the same one first.
         let behind = self.shards.iter().filter(|(index, _)| own < *index);
@@ -118,13 +118,13 @@ impl Inner {
             if rest.is_none() {
                 break;
             }
-            got = got.plus(shard.with_ceilings(|state| state.give(rest)));
+            got = got.plus(shard.with_at_once(|state| state.give(rest)));
         }
         let rest = lack.above(got);
         if !rest.is_none() {
             self.counters.raise_peaks(rest);
         }
-        wanting.with_ceilings(|state| state.set_ceilings(state.ceilings.plus(got).plus(rest)));
+        wanting.with_at_once(|state| state.set_ceilings(state.ceilings.plus(got).plus(rest)));
     }
 
     /// Settles every shard that is above a ceiling without a request of its own: what was free may
@@ -142,7 +142,7 @@ impl Inner {
         let _one_at_a_time = self.settling.lock();
         let mut sum = Levels::default();
         for (_, shard) in self.shards.iter() {
-            let levels = shard.with_ceilings(|state| {
+            let levels = shard.with_at_once(|state| {
                 state.set_ceilings(state.levels());
                 state.levels()
             });

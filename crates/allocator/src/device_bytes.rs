@@ -39,13 +39,13 @@ unsafe impl DeviceOwner for Block {
 
     fn begin_use(&self, stream: &Stream, _: Access) -> Result<UseTicket, Error> {
         self.check_stream(stream)?;
-        self.with_use(stream.order(), |used| used.open_count += 1);
-        self.tell_use(stream.order(), UseKind::Begun, Location::caller());
+        let kind = UseKind::Begun;
+        self.note_use(stream.order(), kind, Location::caller(), |used| used.open_count += 1);
         Ok(UseTicket::default())
     }
 
     unsafe fn end_use(&self, stream: &Stream, _: UseTicket, used: Used) {
-        self.with_use(stream.order(), |record| {
+        self.note_use(stream.order(), ended(used), Location::caller(), |record| {
             record.open_count = record.open_count.saturating_sub(1);
             match used {
                 Used::Until(point) => sharpen(record, point),
@@ -53,7 +53,6 @@ unsafe impl DeviceOwner for Block {
                 Used::ByGraph | Used::Never => {}
             }
         });
-        self.tell_use(stream.order(), ended(used), Location::caller());
     }
 
     fn hold(&self) -> Box<dyn Any + Send> {

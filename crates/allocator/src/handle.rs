@@ -5,20 +5,22 @@
 //! that a drop meets is counted in the statistics, and the block then stays unused.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 
 use streams::StreamOrder;
 use streams::observe::Place;
-use streams::order::Point;
+use streams::order::{Point, StreamSlot};
 use streams::{Context, Stream};
 
 use crate::allocator::{Allocator, Inner};
-use crate::block::{BlockName, BlockRecord, UseRecord};
+use crate::block::{BlockName, UseRecord};
 use crate::error::{AllocError, FreeError};
-use crate::keeper::Keeper;
 use crate::observe::{UseKind, What};
-use crate::release::BlockKey;
 use crate::reuse::Taken;
+use crate::seat::Seat;
+use crate::shard::Shard;
+use crate::sync::Arc;
 use crate::uses::{Named, sharpen};
 
 /// A range of device memory that belongs to its holder until it is dropped.
@@ -27,13 +29,38 @@ use crate::uses::{Named, sharpen};
 /// streams other than its home is announced with [`Block::record_stream`] or
 /// [`Block::record_use`]; without that, the block may be reused while they still run.
 #[must_use = "a block that is not kept is freed at once"]
+// In this order, because a move reads two pairs of words and then one. A word of a pair that was
+// written by itself a moment ago is waited for; the last word is not, and a free needs it first.
+#[repr(C)]
 pub struct Block {
-    keeper: Keeper,
-    /// `None` for a block of zero bytes.
-    key: Option<BlockKey>,
     address: u64,
     size: u64,
     requested: u64,
+    kept: Kept,
+}
+
+/// What a block keeps, and by what it keeps the allocator.
+enum Kept {
+    /// Memory, and the allocator through its shard.
+    Memory(Owned),
+    /// A block of zero bytes has no shard.
+    Nothing(Arc<Inner>),
+}
+
+/// A block by its name in its shard, which is freed when this is dropped.
+#[repr(C)]
+struct Owned {
+    name: BlockName,
+    shard: Seat,
+}
+
+const _: () = assert!(size_of::<Block>() == 40, "a block is five words, its shard the last");
+
+impl Drop for Owned {
+    #[inline]
+    fn drop(&mut self) {
+        self.shard.free_dropped(self.name);
+    }
 }
 
 /// A block's parts, for carrying it through code that knows only numbers. See
@@ -53,9 +80,9 @@ impl RawBlock {
     pub(crate) const EMPTY: [u64; 2] = [u64::MAX; 2];
 
     #[inline]
-    pub(crate) fn token(identity: u64, key: BlockKey) -> [u64; 2] {
-        let place = identity << 32 | u64::from(key.owner.index());
-        [place, key.name.0]
+    pub(crate) fn token(identity: u64, owner: StreamSlot, name: BlockName) -> [u64; 2] {
+        let place = identity << 32 | u64::from(owner.index());
+        [place, name.0]
     }
 
     /// Whether these are the parts of a block of zero bytes.
@@ -78,12 +105,13 @@ impl RawBlock {
 
 impl Block {
     #[inline]
-    pub(crate) fn new(keeper: Keeper, key: BlockKey, taken: Taken, requested: u64) -> Self {
-        Self { keeper, key: Some(key), address: taken.address, size: taken.size, requested }
+    pub(crate) fn new(shard: Seat, taken: Taken, requested: u64) -> Self {
+        let kept = Kept::Memory(Owned { shard, name: taken.name });
+        Self { kept, address: taken.address, size: taken.size, requested }
     }
 
-    pub(crate) fn empty(keeper: Keeper) -> Self {
-        Self { keeper, key: None, address: 0, size: 0, requested: 0 }
+    pub(crate) fn empty(allocator: Arc<Inner>) -> Self {
+        Self { kept: Kept::Nothing(allocator), address: 0, size: 0, requested: 0 }
     }
 
     /// The device address; 0 for a block of zero bytes.
@@ -100,19 +128,21 @@ impl Block {
         self.size
     }
 
+    /// Its allocator. Takes the shard's lock.
+    pub(crate) fn inner(&self) -> Arc<Inner> {
+        match &self.kept {
+            Kept::Memory(owned) => owned.shard.kept(),
+            Kept::Nothing(allocator) => Arc::clone(allocator),
+        }
+    }
+
+    /// Its shard, and its name there; `None` for a block of zero bytes.
     #[inline]
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.keeper.inner
-    }
-
-    /// Its name; `None` for a block of zero bytes.
-    pub(crate) fn key(&self) -> Option<BlockKey> {
-        self.key
-    }
-
-    /// The context whose memory this is.
-    pub(crate) fn context(&self) -> &Context {
-        &self.inner().context
+    pub(crate) fn place(&self) -> Option<(&Shard, BlockName)> {
+        match &self.kept {
+            Kept::Memory(owned) => Some((&owned.shard, owned.name)),
+            Kept::Nothing(_) => None,
+        }
     }
 
     /// The bytes that were asked for.
@@ -128,13 +158,10 @@ impl Block {
     #[inline]
     #[track_caller]
     pub fn record_stream(&self, stream: &Stream) {
-        if let Some(key) = self.key
-            && let Some(shard) = self.inner().shards.get(key.owner)
-        {
-            let (block, address, place) = (key.name.index(), self.address, Location::caller());
-            let named = Named { block, address, place };
-            // The handle is there, so the block is.
-            self.inner().note_whole(shard, named, stream.order(), |_| true);
+        let Some((shard, name)) = self.place() else { return };
+        // A fork has no use of it, and the lock may be held for ever there.
+        if !shard.is_forked() && !shard.note_regular(name.index(), stream.order()) {
+            self.record_otherwise(stream.order(), Location::caller());
         }
     }
 
@@ -144,8 +171,8 @@ impl Block {
     #[track_caller]
     pub fn record_use(&self, stream: &Stream) -> Use {
         let point = stream.order().settled_position();
-        self.with_use(stream.order(), |used| sharpen(used, point));
-        self.tell_use(stream.order(), UseKind::UntilNow, Location::caller());
+        let kind = UseKind::UntilNow;
+        self.note_use(stream.order(), kind, Location::caller(), |used| sharpen(used, point));
         Use { order: stream.order().clone(), point }
     }
 
@@ -158,8 +185,8 @@ impl Block {
     #[track_caller]
     pub fn begin_use(&self, stream: &Stream) -> Result<OpenUse<'_>, streams::Error> {
         check_takes_work(stream)?;
-        self.with_use(stream.order(), |used| used.open_count += 1);
-        self.tell_use(stream.order(), UseKind::Begun, Location::caller());
+        let kind = UseKind::Begun;
+        self.note_use(stream.order(), kind, Location::caller(), |used| used.open_count += 1);
         Ok(OpenUse { block: self, order: stream.order().clone() })
     }
 
@@ -169,15 +196,13 @@ impl Block {
     /// # Errors
     /// It is one of another context or driver.
     pub fn check_stream(&self, stream: &Stream) -> Result<(), streams::Error> {
-        let context = self.context();
-        if stream.order().is_in(context) {
-            return Ok(());
+        match &self.kept {
+            Kept::Memory(owned) if owned.shard.is_forked() => Err(streams::Error::Forked),
+            Kept::Memory(owned) => {
+                owned.shard.with_uses(|state| check_context(&state.context, stream))
+            }
+            Kept::Nothing(allocator) => check_context(&allocator.context, stream),
         }
-        if !stream.order().shares_driver_with(context) {
-            return Err(streams::Error::OtherDriver);
-        }
-        let (expected, found) = (context.id(), stream.order().context_id());
-        Err(streams::Error::OtherContext { expected, found })
     }
 
     /// Makes `stream` the home: the block is ready for the next operation there, and freed in its
@@ -189,43 +214,39 @@ impl Block {
     /// gone without a fence; or the driver's answer. Nothing is changed then.
     #[track_caller]
     pub fn move_to(&mut self, stream: &Stream) -> Result<(), AllocError> {
-        let order = stream.order();
-        if !order.is_in(self.context()) {
+        let (order, inner) = (stream.order(), self.inner());
+        if !order.is_in(&inner.context) {
             return Err(AllocError::ForeignStream { stream_id: order.id() });
         }
         check_takes_work(stream)?;
-        let Some((key, shard)) =
-            self.key.and_then(|key| Some((key, self.inner().shards.get(key.owner)?)))
-        else {
-            return Ok(());
-        };
-        self.inner().meet(order);
+        let Some((shard, name)) = self.place() else { return Ok(()) };
+        inner.meet(order);
         let home = shard.with(|state| {
-            let home = state.arena.at_mut(key.name.index()).home;
+            let home = state.arena.at_mut(name.index()).home;
             // The home may be a stream that has ended, and this the next one in its slot.
             if home == state.slot && home == order.slot() && state.stream_id != order.id() {
-                self.inner().adopt(state, order);
+                state.adopt(order);
             }
             home
         });
         if home == order.slot() {
             return Ok(());
         }
-        let known = self.inner().order_of(home);
+        let known = inner.order_of(home);
         let old = known.ok_or(AllocError::ForeignStream { stream_id: order.id() })?;
-        let point = self.inner().view.home_position(&old);
+        let point = inner.view.home_position(&old);
         // What the device was seen to have done is no reason to leave out a wait that later
         // decisions rest on (R9).
         let is_settled = order.knows_settled(old.settled_position());
-        if !is_settled || !self.inner().view.knows(order, point) {
+        if !is_settled || !inner.view.knows(order, point) {
             wait_for(stream, &old, point)?;
         }
-        shard.with(|state| state.arena.at_mut(key.name.index()).home = order.slot());
+        shard.with(|state| state.arena.at_mut(name.index()).home = order.slot());
         // The old home is a stream like any other now. What it was given is kept in mind, although
         // the new home comes after it: the free asks what is known.
-        self.with_use(&old, |used| sharpen(used, point));
+        let _watched = shard.note_use(name.index(), &old, |used| sharpen(used, point));
         let (place, address, stream) = (Location::caller(), self.address, order.id());
-        self.inner().tell(Some(place), || What::Moved { address, stream });
+        inner.tell(Some(place), || What::Moved { address, stream });
         Ok(())
     }
 
@@ -233,12 +254,22 @@ impl Block {
     #[must_use = "a hold that is not kept holds nothing"]
     #[track_caller]
     pub fn hold(&self) -> Hold {
-        self.with_record(self.key, |record| record.hold_count += 1);
-        if self.key.is_some() {
-            let (place, address) = (Location::caller(), self.address);
-            self.inner().tell(Some(place), || What::Held { address });
-        }
-        Hold { keeper: Keeper::clone(&self.keeper), key: self.key }
+        let (memory, allocator) = match &self.kept {
+            Kept::Memory(Owned { shard, name }) => {
+                let watched = shard.with(|state| {
+                    state.arena.at_mut(name.index()).hold_count += 1;
+                    state.keep();
+                    state.watched()
+                });
+                let (place, address) = (Location::caller(), self.address);
+                if let Some(watched) = watched {
+                    watched.tell(Some(place), || What::Held { address });
+                }
+                (Some((*shard, *name)), None)
+            }
+            Kept::Nothing(allocator) => (None, Some(Arc::clone(allocator))),
+        };
+        Hold { memory, _allocator: allocator }
     }
 
     /// Frees the block, as a drop does, and says what went wrong.
@@ -246,66 +277,92 @@ impl Block {
     /// # Errors
     /// A fence could not be recorded; the block stays unused until its streams are synchronised.
     #[track_caller]
-    pub fn free(mut self) -> Result<(), FreeError> {
-        match self.key.take() {
-            Some(key) => self.inner().free(key, self.address, Some(Location::caller())),
-            None => Ok(()),
-        }
+    pub fn free(self) -> Result<(), FreeError> {
+        let Self { kept, address, .. } = self;
+        let Kept::Memory(owned) = kept else { return Ok(()) };
+        let Owned { shard, name } = *ManuallyDrop::new(owned);
+        shard.free(name, address, Location::caller())
     }
 
     /// Turns the block into numbers; it stays allocated until [`crate::Allocator::from_raw`]
     /// takes it back. The allocator itself must be kept alive by the caller.
     #[must_use = "a raw block that is lost is never freed"]
-    pub fn into_raw(mut self) -> RawBlock {
-        let key = self.key.take();
-        self.with_record(key, |record| record.is_raw = true);
-        let token =
-            key.map_or(RawBlock::EMPTY, |key| RawBlock::token(self.inner().identity(), key));
-        RawBlock { address: self.address, size: self.size, token }
+    pub fn into_raw(self) -> RawBlock {
+        let Self { kept, address, size, .. } = self;
+        let Kept::Memory(owned) = kept else {
+            return RawBlock { address, size, token: RawBlock::EMPTY };
+        };
+        let Owned { shard, name } = *ManuallyDrop::new(owned);
+        let (token, last) = shard.with(|state| {
+            state.arena.at_mut(name.index()).is_raw = true;
+            let token = RawBlock::token(state.kept().identity(), state.slot, name);
+            (token, state.let_go())
+        });
+        // Without the lock: it may end the allocator.
+        drop(last);
+        RawBlock { address, size, token }
     }
 
     pub(crate) fn from_raw(allocator: &Allocator, raw: RawBlock) -> Result<Self, FreeError> {
-        let Allocator { inner, keepers } = allocator;
+        let inner = &allocator.inner;
         let address = raw.address;
         if raw.is_empty() {
-            return Ok(Self::empty(keepers.keep(inner, 0)));
+            return Ok(Self::empty(Arc::clone(inner)));
         }
         let (slot, name) = raw.names(inner.identity())?;
         let missing = FreeError::NotAllocated { address };
         let Some(shard) = inner.shards.at(slot) else { return Err(missing) };
         let found = shard.with(|state| {
-            let owner = state.order.slot();
-            let same = state.has_raw(name, address);
-            let record = state.arena.get_mut(name.index())?;
+            if !state.has_raw(name, address) {
+                return None;
+            }
             // The raw parts work once.
-            record.is_raw = record.is_raw && !same;
-            same.then_some((owner, record.size, record.requested))
+            let record = state.arena.get_mut(name.index())?;
+            record.is_raw = false;
+            let sizes = (record.size, record.requested);
+            state.keep();
+            Some(sizes)
         });
-        let (owner, size, requested) = found.ok_or(missing)?;
-        let key = Some(BlockKey { owner, name });
-        let keeper = keepers.keep(inner, slot);
-        Ok(Self { keeper, key, address, size, requested })
+        let (size, requested) = found.ok_or(missing)?;
+        let kept = Kept::Memory(Owned { shard: *shard, name });
+        Ok(Self { kept, address, size, requested })
     }
 
-    pub(crate) fn with_use(&self, order: &StreamOrder, change: impl FnOnce(&mut UseRecord)) {
-        let Some(key) = self.key else { return };
-        let Some(shard) = self.inner().shards.get(key.owner) else { return };
-        shard.with_uses(|state| self.inner().note_use(state, key.name.index(), order, change));
+    /// Says that a stream uses the block until its free where one bit does not say it.
+    #[cold]
+    fn record_otherwise(&self, order: &StreamOrder, place: Place) {
+        let Some((shard, name)) = self.place() else { return };
+        let named = Named { block: name.index(), address: self.address, place };
+        // The handle is there, so the block is.
+        shard.kept().note_whole_otherwise(shard, named, order, |_| true);
     }
 
-    pub(crate) fn tell_use(&self, order: &StreamOrder, kind: UseKind, place: Place) {
-        if self.key.is_some() {
+    /// Changes what is noted of the use by one stream, and tells it.
+    pub(crate) fn note_use(
+        &self,
+        order: &StreamOrder,
+        kind: UseKind,
+        place: Place,
+        change: impl Fn(&mut UseRecord),
+    ) {
+        let Some((shard, name)) = self.place() else { return };
+        if let Some(watched) = shard.note_use(name.index(), order, change) {
             let (address, stream) = (self.address, order.id());
-            self.inner().tell(Some(place), || What::Used { address, stream, kind });
+            watched.tell(Some(place), || What::Used { address, stream, kind });
         }
     }
+}
 
-    fn with_record(&self, key: Option<BlockKey>, change: impl FnOnce(&mut BlockRecord)) {
-        let Some(key) = key else { return };
-        if let Some(shard) = self.inner().shards.get(key.owner) {
-            shard.with(|state| change(state.arena.at_mut(key.name.index())));
-        }
+/// Refuses a stream of another context, or of another driver.
+fn check_context(context: &Context, stream: &Stream) -> Result<(), streams::Error> {
+    if stream.order().is_in(context) {
+        return Ok(());
     }
+    if !stream.order().shares_driver_with(context) {
+        return Err(streams::Error::OtherDriver);
+    }
+    let (expected, found) = (context.id(), stream.order().context_id());
+    Err(streams::Error::OtherContext { expected, found })
 }
 
 /// Makes `stream` come after `point` of `other`, on the device.
@@ -325,17 +382,6 @@ fn wait_for(stream: &Stream, other: &StreamOrder, point: Point) -> Result<(), st
 pub(crate) fn check_takes_work(stream: &Stream) -> Result<(), streams::Error> {
     let gone = || streams::Error::StreamGone { stream: stream.id() };
     if stream.order().is_retired() { Err(gone()) } else { Ok(()) }
-}
-
-impl Drop for Block {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(key) = self.key
-            && self.inner().free(key, self.address, None).is_err()
-        {
-            self.inner().count_drop_error();
-        }
-    }
 }
 
 impl fmt::Debug for Block {
@@ -381,35 +427,36 @@ impl OpenUse<'_> {
     #[track_caller]
     pub fn sharpen(self) -> Use {
         let point = self.order.settled_position();
-        self.block.with_use(&self.order, |used| {
+        let (kind, place) = (UseKind::Submitted, Location::caller());
+        self.block.note_use(&self.order, kind, place, |used| {
             used.open_count = used.open_count.saturating_sub(1);
             sharpen(used, point);
         });
-        self.block.tell_use(&self.order, UseKind::Submitted, Location::caller());
         Use { order: self.order, point }
     }
 
     /// Says that the submission failed: there is no use.
     #[track_caller]
     pub fn cancel(self) {
-        self.block.with_use(&self.order, |used| {
+        let (kind, place) = (UseKind::Cancelled, Location::caller());
+        self.block.note_use(&self.order, kind, place, |used| {
             used.open_count = used.open_count.saturating_sub(1);
         });
-        self.block.tell_use(&self.order, UseKind::Cancelled, Location::caller());
     }
 }
 
 /// Keeps a block from being reused until it is dropped (R1).
 #[derive(Debug)]
 pub struct Hold {
-    keeper: Keeper,
-    key: Option<BlockKey>,
+    memory: Option<(Seat, BlockName)>,
+    /// What keeps the allocator where there is no memory.
+    _allocator: Option<Arc<Inner>>,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(key) = self.key {
-            self.keeper.inner.end_hold(key);
+        if let Some((shard, name)) = self.memory {
+            shard.end_hold(name);
         }
     }
 }

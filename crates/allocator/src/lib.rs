@@ -61,6 +61,7 @@ mod free_list;
 mod limbo;
 mod recent;
 mod regulars;
+mod seat;
 mod shard;
 mod table;
 

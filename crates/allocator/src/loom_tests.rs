@@ -269,3 +269,43 @@ fn two_shards_ask_each_other_for_their_share_of_the_peak() {
         stage.end(5);
     });
 }
+
+/// The last handle goes while two threads free the last blocks, one of which another stream has
+/// used: the allocator ends once, and after everybody has let go.
+#[test]
+fn the_last_handle_and_the_last_blocks_go_at_once() {
+    explore_both(|| {
+        let Ok(stage) = Arc::try_unwrap(Stage::new()) else { return };
+        let [home, user] = [0, 1].map(|_| stage.stream());
+        let [x, y] = [0, 1].map(|_| stage.allocator.allocate(&home, BLOCK).unwrap());
+        y.record_stream(&user);
+        let Stage { context, allocator, machine, .. } = stage;
+        let inner = Arc::downgrade(&allocator.inner);
+        let threads = [x, y].map(|block| spawn(move || drop(block)));
+        drop(allocator);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(inner.upgrade().is_none(), "nothing keeps it");
+        assert_eq!(machine.used_bytes(), 0);
+        drop((home, user, context));
+    });
+}
+
+/// A handle of a pool is found again while its last block is freed, and the one before goes.
+#[test]
+fn a_pool_is_found_again_while_it_is_let_go() {
+    explore_both(|| {
+        let stage = Stage::new();
+        let stream = stage.stream();
+        let pool = stage.allocator.create_pool(Config::default());
+        let x = pool.allocate(&stream, BLOCK).unwrap();
+        let thread = spawn(move || drop((pool, x)));
+        if let Some(found) = stage.allocator.pools().pop() {
+            drop(found.allocate(&stream, BLOCK).unwrap());
+        }
+        thread.join().unwrap();
+        stage.allocator.empty_cache().unwrap();
+        assert_eq!(stage.allocator.pools().len(), 0);
+        assert_eq!(stage.allocator.reserved_with_pools(), 0);
+        stage.end(0);
+    });
+}

@@ -15,7 +15,7 @@ use crate::pace::Pace;
 use crate::shard::ShardSetup;
 use crate::source::{PlainSource, Source, VmmSource};
 use crate::stats::SharedCounters;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, StaticU64, Weak};
 use crate::table::ShardTable;
 use crate::view::View;
 
@@ -32,14 +32,25 @@ pub(crate) struct Means {
 
 impl Inner {
     /// A pool that has nothing yet; `is_first` of the allocator's own.
-    pub(crate) fn new(means: Means, config: Config, is_first: bool) -> Self {
+    pub(crate) fn new(means: Means, config: Config, is_first: bool) -> Arc<Self> {
+        Arc::new_cyclic(|allocator| Self::of(means, config, is_first, allocator.clone()))
+    }
+
+    fn of(means: Means, config: Config, is_first: bool, allocator: Weak<Self>) -> Self {
         let Means { context, source, total, watch, family } = means;
         let limit_max = total.min(REQUEST_BYTES_MAX);
         let limit = config.limit_bytes.map_or(limit_max, |limit| limit.min(limit_max));
         let bound = Config::pending_bound(Bytes(total)).0;
         let counters = Arc::new(SharedCounters::new());
         let view = View::of(&config, &context);
-        let setup = ShardSetup { shared: Arc::clone(&counters), view, sabotage: config.sabotage };
+        let setup = ShardSetup {
+            allocator,
+            context: context.clone(),
+            is_watched: watch.is_on(),
+            shared: Arc::clone(&counters),
+            view,
+            sabotage: config.sabotage,
+        };
         let made = Self {
             context,
             source,
@@ -58,6 +69,7 @@ impl Inner {
             limit: AtomicU64::new(limit),
             watch,
             total,
+            group_count: Mutex::new(0),
             settling: Mutex::new(()),
             orders: Mutex::new(BTreeMap::new()),
         };
@@ -68,7 +80,7 @@ impl Inner {
     }
 
     /// Another pool of the same family.
-    pub(crate) fn sibling(&self, config: Config) -> Self {
+    pub(crate) fn sibling(&self, config: Config) -> Arc<Self> {
         let means = Means {
             context: self.context.clone(),
             source: Arc::clone(&self.source),

@@ -26,15 +26,11 @@ impl Inner {
     /// it is an earlier stream that asks: what is freed must not get the position of that.
     #[cold]
     pub(crate) fn adopt(&self, state: &mut ShardState, order: &StreamOrder) -> bool {
-        if !is_later(order, &state.order) {
-            return false;
+        let is_adopted = state.adopt(order);
+        if is_adopted {
+            self.meet(order);
         }
-        state.order = order.clone();
-        state.stream_id = order.id();
-        state.stock = Stock::default();
-        state.regulars.forget_known();
-        self.meet(order);
-        true
+        is_adopted
     }
 
     /// Remembers a stream, so that its points lead back to it; not an earlier one in the place of
@@ -50,6 +46,21 @@ impl Inner {
     /// The stream in a slot, if this allocator has met it.
     pub(crate) fn order_of(&self, slot: StreamSlot) -> Option<StreamOrder> {
         self.orders.lock().get(&slot).cloned()
+    }
+}
+
+impl ShardState {
+    /// The same for a stream that is met beside it.
+    #[cold]
+    pub(crate) fn adopt(&mut self, order: &StreamOrder) -> bool {
+        if !is_later(order, &self.order) {
+            return false;
+        }
+        self.order = order.clone();
+        self.stream_id = order.id();
+        self.stock = Stock::default();
+        self.regulars.forget_known();
+        true
     }
 }
 

@@ -314,20 +314,20 @@ impl Inner {
         &self,
         place: Option<Place>,
         shard: &Shard,
-        (name, address, is_raw): (BlockName, u64, bool),
+        (name, address, is_raw): (BlockName, Option<u64>, bool),
     ) {
         if !self.watch.is_on() {
             return;
         }
-        let size = shard.with(|state| {
+        let range = shard.with(|state| {
             let record = state.arena.get(name.index())?;
             let same = record.generation == name.generation()
                 && record.state == State::Allocated
-                && record.address == address
+                && address.is_none_or(|address| record.address == address)
                 && record.is_raw == is_raw;
-            same.then_some(record.size)
+            same.then_some((record.address, record.size))
         });
-        if let Some(size) = size {
+        if let Some((address, size)) = range {
             self.tell(place, || What::Freed { address, size });
         }
     }

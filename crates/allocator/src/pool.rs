@@ -52,7 +52,7 @@ impl Allocator {
     #[must_use = "a pool that is not kept goes at once"]
     pub fn create_pool(&self, config: Config) -> Pool {
         let parent = &self.inner;
-        let inner = Arc::new(parent.sibling(config));
+        let inner = parent.sibling(config);
         parent.family.add(&inner);
         Pool { allocator: Self::of(inner) }
     }
@@ -108,22 +108,13 @@ impl AsRef<Self> for Allocator {
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let Allocator { inner, keepers } = &self.allocator;
-        let is_only_clone = Arc::strong_count(keepers) == 1;
-        let keepers = keepers.unshared_count().filter(|_| is_only_clone);
-        // Only this handle, its keepers and the family are left: no block, and no other handle.
-        if keepers.is_some_and(|count| Arc::strong_count(inner) <= 2 + count) {
-            inner.leave();
-        }
-    }
-}
-
 impl Inner {
-    /// Gives back what is complete; the family sees to the rest.
-    fn leave(&self) {
-        if self.context.first_error().is_some() {
+    /// The last handle goes. Gives back what is complete of a private pool of which no block is
+    /// left; the family sees to the rest.
+    pub(crate) fn leave_if_unused(self: &Arc<Self>) {
+        // Who asks, and the family.
+        let is_unused = !self.is_first && Arc::strong_count(self) <= 2;
+        if !is_unused || self.context.first_error().is_some() {
             return;
         }
         self.learn_by_asking();

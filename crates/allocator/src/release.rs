@@ -15,56 +15,114 @@ use crate::block::{BlockIndex, BlockName, State, Uses};
 use crate::config::Sabotage;
 use crate::error::FreeError;
 use crate::handle::RawBlock;
-use crate::shard::ShardState;
+use crate::shard::{Shard, ShardState};
 use crate::source::PoolKind;
-
-/// Names one allocated block for as long as it is allocated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct BlockKey {
-    /// The shard that owns the block's segment.
-    pub(crate) owner: StreamSlot,
-    pub(crate) name: BlockName,
-}
+use crate::sync::Arc;
 
 /// The fences that a free has left on the streams that had used the block.
 type Ends = SmallVec<[Fence; 2]>;
 
 /// What a free still has to do outside the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Plan {
-    /// The key names no such block.
+    /// The name is that of no such block.
     Missing,
     Done,
+    /// As done, and nothing else keeps the allocator.
+    Last(Arc<Inner>),
     /// The block is reserved, and the fences of its uses are to be recorded.
-    Fence(BlockKey),
+    Fence,
+}
+
+impl Shard {
+    /// Frees an allocated block that keeps the allocator, which it then does no more.
+    pub(crate) fn free(
+        &self,
+        name: BlockName,
+        address: u64,
+        place: Place,
+    ) -> Result<(), FreeError> {
+        let plan = self.begin_free(name);
+        if let Plan::Done = plan {
+            return Ok(());
+        }
+        self.free_otherwise(plan, (name, address), Some(place))
+    }
+
+    /// The same for a block that is dropped: what goes wrong is counted.
+    #[inline]
+    pub(crate) fn free_dropped(&self, name: BlockName) {
+        let plan = self.begin_free(name);
+        if let Plan::Done = plan {
+            return;
+        }
+        self.free_dropped_otherwise(plan, name);
+    }
+
+    /// One visit, which is all of it if nothing is to be told and no fence to be recorded.
+    #[inline(always)]
+    fn begin_free(&self, name: BlockName) -> Plan {
+        if self.is_forked() {
+            // The block is the parent's; its locks may be held for ever here.
+            return Plan::Done;
+        }
+        self.with(|state| {
+            if state.is_watched {
+                // Not begun: it is to be told first.
+                return Plan::Fence;
+            }
+            let plan = state.begin_free(name, State::Allocated, false);
+            if let Plan::Done = plan { state.let_go().map_or(plan, Plan::Last) } else { plan }
+        })
+    }
+
+    #[cold]
+    fn free_dropped_otherwise(&self, plan: Plan, name: BlockName) {
+        let _counted = self.free_otherwise(plan, (name, 0), None);
+    }
+
+    /// What a free has to do beyond one visit. Lets go of the allocator at its end.
+    #[cold]
+    fn free_otherwise(
+        &self,
+        plan: Plan,
+        (name, address): (BlockName, u64),
+        place: Option<Place>,
+    ) -> Result<(), FreeError> {
+        if let Plan::Last(allocator) = plan {
+            // Without the lock: the allocator ends, and leaves this shard.
+            drop(allocator);
+            return Ok(());
+        }
+        let allocator = self.kept();
+        let mut plan = plan;
+        if allocator.watch.is_on() {
+            allocator.tell_freed(place, self, (name, None, false));
+            plan = self.with(|state| state.begin_free(name, State::Allocated, false));
+        }
+        let outcome = match plan {
+            Plan::Done | Plan::Last(_) => Ok(()),
+            Plan::Fence => allocator.finish_free(self, name),
+            Plan::Missing => Err(FreeError::NotAllocated { address }),
+        };
+        if outcome.is_err() && place.is_none() {
+            allocator.count_drop_error();
+        }
+        self.let_go();
+        outcome
+    }
+
+    /// Ends one hold, which then keeps the allocator no more.
+    pub(crate) fn end_hold(&self, name: BlockName) {
+        if self.is_forked() {
+            return;
+        }
+        self.kept().end_hold(self, name);
+        self.let_go();
+    }
 }
 
 impl Inner {
-    /// Frees an allocated block.
-    #[inline]
-    pub(crate) fn free(
-        &self,
-        key: BlockKey,
-        address: u64,
-        place: Option<Place>,
-    ) -> Result<(), FreeError> {
-        if self.context.is_forked() {
-            // The block is the parent's; its locks may be held for ever here.
-            return Ok(());
-        }
-        let Some(shard) = self.shards.get(key.owner) else {
-            return Err(FreeError::NotAllocated { address });
-        };
-        if self.watch.is_on() {
-            self.tell_freed(place, shard, (key.name, address, false));
-        }
-        match shard.with(|state| state.begin_free(key, State::Allocated, false)) {
-            Plan::Done => Ok(()),
-            Plan::Fence(key) => self.finish_free(key),
-            Plan::Missing => Err(FreeError::NotAllocated { address }),
-        }
-    }
-
     /// Frees a block that was handed out as numbers.
     #[inline]
     pub(crate) fn free_raw(&self, raw: &RawBlock, place: Place) -> Result<(), FreeError> {
@@ -77,33 +135,28 @@ impl Inner {
             return Err(FreeError::NotAllocated { address });
         };
         if self.watch.is_on() {
-            self.tell_freed(Some(place), shard, (name, address, true));
+            self.tell_freed(Some(place), shard, (name, Some(address), true));
         }
         let plan = shard.with(|state| {
             match state.arena.get(name.index()) {
                 Some(record) if record.address == address => {}
                 _ => return Plan::Missing,
             }
-            let key = BlockKey { owner: state.slot, name };
-            state.begin_free(key, State::Allocated, true)
+            state.begin_free(name, State::Allocated, true)
         });
         match plan {
-            Plan::Done => Ok(()),
-            Plan::Fence(key) => self.finish_free(key),
+            Plan::Done | Plan::Last(_) => Ok(()),
+            Plan::Fence => self.finish_free(shard, name),
             Plan::Missing => Err(FreeError::NotAllocated { address }),
         }
     }
 
     /// Ends one hold; the last one of a freed block frees it for good.
-    pub(crate) fn end_hold(&self, key: BlockKey) {
-        if self.context.is_forked() {
-            return;
-        }
-        let Some(shard) = self.shards.get(key.owner) else { return };
-        self.tell_hold_ended(shard, key.name);
+    fn end_hold(&self, shard: &Shard, name: BlockName) {
+        self.tell_hold_ended(shard, name);
         let plan = shard.with(|state| {
-            let record = state.arena.at_mut(key.name.index());
-            if record.generation != key.name.generation() {
+            let record = state.arena.at_mut(name.index());
+            if record.generation != name.generation() {
                 return Plan::Missing;
             }
             record.hold_count = record.hold_count.saturating_sub(1);
@@ -113,10 +166,10 @@ impl Inner {
             let size = record.size;
             state.unpend(size);
             state.held -= size;
-            state.begin_free(key, State::Held, false)
+            state.begin_free(name, State::Held, false)
         });
-        if let Plan::Fence(key) = plan
-            && self.finish_free(key).is_err()
+        if let Plan::Fence = plan
+            && self.finish_free(shard, name).is_err()
         {
             self.count_drop_error();
         }
@@ -124,9 +177,8 @@ impl Inner {
 
     /// Records the fences of a free and puts the block into the lists.
     #[cold]
-    fn finish_free(&self, key: BlockKey) -> Result<(), FreeError> {
-        let Some(shard) = self.shards.get(key.owner) else { return Ok(()) };
-        let (home, uses) = shard.with(|state| state.take_uses(key.name.index()));
+    fn finish_free(&self, shard: &Shard, name: BlockName) -> Result<(), FreeError> {
+        let (home, uses) = shard.with(|state| state.take_uses(name.index()));
         let home_order = self.order_of(home);
         let home_point = home_order.as_ref().map(|order| self.view.home_position(order));
         let mut frontier = Frontier::default();
@@ -150,7 +202,7 @@ impl Inner {
         }
         let burst = home_order.as_ref().filter(|_| !ends.is_empty());
         let burst = burst.and_then(|order| Some((self.depth(order)?, &ends)));
-        shard.with(|state| state.end_free(key.name.index(), home_point, frontier, burst));
+        shard.with(|state| state.end_free(name.index(), home_point, frontier, burst));
         if let Some(home) = home_order.filter(|_| !ends.is_empty() && self.config.learns_depth()) {
             self.pace.note_step(&self.context, &home, ends, self.counters.remapped());
         }
@@ -184,9 +236,9 @@ impl ShardState {
     /// The first half of a free, under the lock. Always in line: a call of it costs a cached pair
     /// a tenth of its instructions.
     #[inline(always)]
-    fn begin_free(&mut self, key: BlockKey, expected: State, is_raw: bool) -> Plan {
-        let Some(record) = self.arena.get_mut(key.name.index()) else { return Plan::Missing };
-        let same = record.generation == key.name.generation() && record.state == expected;
+    fn begin_free(&mut self, name: BlockName, expected: State, is_raw: bool) -> Plan {
+        let Some(record) = self.arena.get_mut(name.index()) else { return Plan::Missing };
+        let same = record.generation == name.generation() && record.state == expected;
         if !same || record.is_raw != is_raw {
             return Plan::Missing;
         }
@@ -197,14 +249,14 @@ impl ShardState {
             self.allocated -= size;
         }
         if 0 < record.hold_count {
-            self.keep_held(key.name.index());
+            self.keep_held(name.index());
             return Plan::Done;
         }
         self.freed_count += 1;
         // A new generation: every handle of the block is stale from here on.
         record.generation = record.generation.wrapping_add(1);
         record.freed_at = self.freed_count;
-        let block = key.name.index();
+        let block = name.index();
         let is_over = record.home == self.slot
             && if record.is_home_only() {
                 record.regulars.is_empty()
@@ -217,7 +269,7 @@ impl ShardState {
             return Plan::Done;
         }
         self.arena.at_mut(block).set_state(State::Reserved);
-        Plan::Fence(key)
+        Plan::Fence
     }
 
     /// Puts a block that only its own stream, which is the shard's, has to do with on a shelf.

@@ -264,6 +264,9 @@ impl ShardState {
             address: record.address,
             size: record.size,
         };
+        if !is_raw {
+            self.keep();
+        }
         self.count_served(step);
         self.counters.requested_bytes += requested;
         self.allocated += taken.size;

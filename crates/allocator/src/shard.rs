@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use streams::StreamOrder;
 use streams::order::StreamSlot;
+use streams::{Context, Generation, StreamOrder};
 
+use crate::allocator::Inner;
 use crate::arena::Arena;
 use crate::block::{BlockIndex, Spare, State};
 use crate::ceilings::Levels;
@@ -25,7 +26,7 @@ use crate::regulars::Regulars;
 use crate::source::{Piece, PoolKind, Region};
 use crate::stats::{ShardCounters, SharedCounters, Stats};
 use crate::stock::Stock;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering, Weak};
 use crate::view::View;
 
 /// The lists of free blocks of one pool kind.
@@ -73,6 +74,13 @@ pub(crate) struct ShardState {
     pub(crate) stream_id: u64,
     /// The stream's slot, which is the shard's number.
     pub(crate) slot: StreamSlot,
+    /// How many keep the allocator through this shard.
+    pub(crate) keeper_count: u64,
+    /// The allocator, while it has keepers here.
+    pub(crate) kept: Option<Arc<Inner>>,
+    /// Whether somebody is to be told of what happens.
+    pub(crate) is_watched: bool,
+    pub(crate) context: Context,
     pub(crate) arena: Arena,
     pub(crate) small: Pool,
     pub(crate) large: Pool,
@@ -103,14 +111,23 @@ pub(crate) struct ShardState {
 /// What every shard of an allocator is made with.
 #[derive(Debug)]
 pub(crate) struct ShardSetup {
+    /// The allocator, which has handles whenever a shard is made.
+    pub(crate) allocator: Weak<Inner>,
+    pub(crate) context: Context,
+    pub(crate) is_watched: bool,
     pub(crate) shared: Arc<SharedCounters>,
     pub(crate) view: View,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
 impl ShardState {
-    fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
+    pub(crate) fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
         Self {
+            // The handles.
+            keeper_count: 1,
+            kept: setup.allocator.upgrade(),
+            is_watched: setup.is_watched,
+            context: setup.context.clone(),
             stream_id: order.id(),
             slot: order.slot(),
             order,
@@ -254,7 +271,10 @@ impl ShardState {
 /// One stream's shard.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    state: Lock<ShardState>,
+    /// The process that made it.
+    generation: Generation,
+    /// Empty when no allocator has it.
+    state: Lock<Option<ShardState>>,
     /// A copy of the free bytes, so that searches pass empty shards without locking them.
     free_bytes_hint: AtomicU64,
     /// A copy of the bytes handed out, so that the shards can be added up without their locks.
@@ -262,16 +282,42 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
-        let state = Lock::new(ShardState::new(order, setup));
+    /// One that no allocator has.
+    pub(crate) fn vacant(generation: Generation) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { state, free_bytes_hint: zero(), allocated_hint: zero() }
+        let state = Lock::new(None);
+        Self { generation, state, free_bytes_hint: zero(), allocated_hint: zero() }
+    }
+
+    /// Gives a vacant one to an allocator.
+    pub(crate) fn fill(&self, state: ShardState) {
+        self.free_bytes_hint.store(0, Ordering::Relaxed);
+        self.allocated_hint.store(0, Ordering::Relaxed);
+        let before = self.state.with_at_once(|place| place.replace(state));
+        assert!(before.is_none(), "a shard has one allocator at a time");
+    }
+
+    /// Takes it from an allocator, of which nothing is left.
+    pub(crate) fn empty(&self) -> Option<ShardState> {
+        self.state.with_at_once(Option::take)
+    }
+
+    /// The process that made it.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Whether this process is a fork of the one that has it. Then its lock may be held for ever.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation.is_past()
     }
 
     /// Runs `work` under the shard's lock.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
         self.state.with(|state| {
+            let state = lent(state);
             let outcome = work(state);
             let free = state.small.free_bytes() + state.large.free_bytes() + state.recent.bytes;
             self.free_bytes_hint.store(free, Ordering::Relaxed);
@@ -283,12 +329,13 @@ impl Shard {
     /// The same for work that changes nothing that is free or handed out: no copies are made.
     #[inline]
     pub(crate) fn with_uses<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
-        self.state.with(work)
+        self.state.with(|state| work(lent(state)))
     }
 
-    /// The same for whoever holds the lock under which ceilings move: no other thread gets a turn.
-    pub(crate) fn with_ceilings<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
-        self.state.with_at_once(work)
+    /// The same for whoever holds a lock that is taken before this one: no other thread gets a
+    /// turn.
+    pub(crate) fn with_at_once<R>(&self, work: impl FnOnce(&mut ShardState) -> R) -> R {
+        self.state.with_at_once(|state| work(lent(state)))
     }
 
     /// How many bytes were free when the lock was last let go.
@@ -302,4 +349,10 @@ impl Shard {
     pub(crate) fn allocated_hint(&self) -> u64 {
         self.allocated_hint.load(Ordering::Relaxed)
     }
+}
+
+/// What is in a shard, for who keeps the allocator that has it.
+#[inline]
+fn lent(state: &mut Option<ShardState>) -> &mut ShardState {
+    state.as_mut().expect("a shard is its allocator's until that has ended")
 }

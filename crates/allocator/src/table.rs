@@ -3,10 +3,10 @@
 //! Shards are made when a slot is first seen and stay where they are. The first chunk lies in the
 //! table itself, so that a reader needs one acquire load there; a later chunk needs one more.
 
-use crossbeam_utils::CachePadded;
 use streams::StreamOrder;
 use streams::order::StreamSlot;
 
+use crate::seat::Seat;
 use crate::shard::{Shard, ShardSetup};
 use crate::sync::{AtomicU64, OnceLock, Ordering};
 
@@ -16,8 +16,7 @@ const CHUNK: usize = 64;
 const CHUNK_COUNT: usize = 1024;
 
 type Chunk = Box<[Cell]>;
-/// A shard has its cache lines to itself: another thread's stream is another shard.
-type Cell = OnceLock<Box<CachePadded<Shard>>>;
+type Cell = OnceLock<Seat>;
 
 /// All shards of an allocator, by stream slot.
 #[derive(Debug)]
@@ -37,18 +36,18 @@ impl ShardTable {
 
     /// The shard of a slot that has been seen.
     #[inline]
-    pub(crate) fn get(&self, slot: StreamSlot) -> Option<&Shard> {
+    pub(crate) fn get(&self, slot: StreamSlot) -> Option<&Seat> {
         self.at(place(slot))
     }
 
     /// The shard of the slot with this number, if it has been seen.
     #[inline]
-    pub(crate) fn at(&self, index: usize) -> Option<&Shard> {
+    pub(crate) fn at(&self, index: usize) -> Option<&Seat> {
         let cell = match self.near.get(index) {
             Some(near) => near,
             None => self.far(index)?,
         };
-        cell.get().map(|shard| &***shard)
+        cell.get()
     }
 
     #[cold]
@@ -58,7 +57,7 @@ impl ShardTable {
 
     /// The shard of a stream, made if it is the first in its slot.
     #[inline]
-    pub(crate) fn get_or_make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Shard {
+    pub(crate) fn get_or_make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Seat {
         match self.get(order.slot()) {
             Some(shard) => shard,
             None => self.make(order, setup),
@@ -66,15 +65,14 @@ impl ShardTable {
     }
 
     #[cold]
-    fn make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Shard {
+    fn make(&self, order: &StreamOrder, setup: &ShardSetup) -> &Seat {
         let index = place(order.slot());
         let cell = self.near.get(index).unwrap_or_else(|| {
             let chunk = self.chunks.get(index / CHUNK).expect("the registry has as many slots");
             let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| Cell::new()).collect());
             chunk.get(index % CHUNK).expect("a remainder is below the chunk's length")
         });
-        let shard =
-            cell.get_or_init(|| Box::new(CachePadded::new(Shard::new(order.clone(), setup))));
+        let shard = cell.get_or_init(|| Seat::take(order, setup));
         let end = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
         self.end.fetch_max(end, Ordering::AcqRel);
         shard
@@ -82,11 +80,22 @@ impl ShardTable {
 
     /// Every shard made so far, with its slot's number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
+        self.seats().map(|(index, seat)| (index, &**seat))
+    }
+
+    fn seats(&self) -> impl Iterator<Item = (usize, &Seat)> {
         let end = usize::try_from(self.end.load(Ordering::Acquire)).unwrap_or(usize::MAX);
         let chunks = self.chunks.iter().skip(1).take_while(|chunk| chunk.get().is_some());
         let far = chunks.flat_map(|chunk| chunk.get().into_iter().flatten());
         let cells = self.near.iter().chain(far).enumerate().take(end);
-        cells.filter_map(|(index, cell)| Some((index, &***cell.get()?)))
+        cells.filter_map(|(index, cell)| Some((index, cell.get()?)))
+    }
+}
+
+impl Drop for ShardTable {
+    /// The allocator has ended, and with it who kept it through these.
+    fn drop(&mut self) {
+        self.seats().for_each(|(_, seat)| seat.leave());
     }
 }
 

@@ -28,16 +28,15 @@ impl Block {
     #[track_caller]
     pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
         check_takes_work(stream)?;
-        self.users().iter().try_for_each(|user| self.inner().order_after(stream, user))
+        let inner = self.inner();
+        self.users(&inner).iter().try_for_each(|user| inner.order_after(stream, user))
     }
 
-    fn users(&self) -> Vec<User> {
-        let Some(key) = self.key() else { return Vec::new() };
-        let inner = self.inner();
-        let Some(shard) = inner.shards.get(key.owner) else { return Vec::new() };
+    fn users(&self, inner: &Inner) -> Vec<User> {
+        let Some((shard, name)) = self.place() else { return Vec::new() };
         let (home, uses) = shard.with(|state| {
-            state.list_uses(key.name.index());
-            let record = state.arena.at(key.name.index());
+            state.list_uses(name.index());
+            let record = state.arena.at(name.index());
             (record.home, record.copy_uses())
         });
         let home =

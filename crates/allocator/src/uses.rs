@@ -12,6 +12,7 @@ use crate::error::FreeError;
 use crate::handle::RawBlock;
 use crate::observe::{UseKind, What};
 use crate::shard::{Shard, ShardState};
+use crate::sync::Arc;
 
 impl Allocator {
     /// As [`crate::Block::record_stream`], for a block that is kept as numbers: `stream` uses it,
@@ -31,6 +32,10 @@ impl Allocator {
         let address = raw.address;
         let is_there = |state: &ShardState| state.has_raw(name, address);
         let named = Named { block: name.index(), address, place: Location::caller() };
+        if self.inner.context.is_forked() {
+            // The lock may be held for ever in a fork.
+            return Ok(());
+        }
         let shard = self.inner.shards.at(slot);
         let is_noted = shard
             .is_some_and(|shard| self.inner.note_whole(shard, named, stream.order(), is_there));
@@ -83,7 +88,7 @@ impl Inner {
     /// The same where one bit of the block's record does not say it. Nor does it where somebody
     /// watches: a watched allocator has no regulars, so that only this way has to tell.
     #[cold]
-    fn note_whole_otherwise(
+    pub(crate) fn note_whole_otherwise(
         &self,
         shard: &Shard,
         named: Named,
@@ -91,17 +96,19 @@ impl Inner {
         is_there: impl Fn(&ShardState) -> bool,
     ) -> bool {
         let Named { block, address, place } = named;
-        let may_be_regular = !self.watch.is_on() && order.shares_driver_with(&self.context);
-        if may_be_regular {
+        let is_ours = order.shares_driver_with(&self.context);
+        if is_ours {
+            // Without the shard's lock.
             self.meet(order);
         }
+        let may_be_regular = is_ours && !self.watch.is_on();
         let mut leaving = None;
         let is_noted = shard.with_uses(|state| {
             if !is_there(state) {
                 return false;
             }
             if !(may_be_regular && state.admit_regular(block, order, &mut leaving)) {
-                self.note_use(state, block, order, |used| used.whole_stream = true);
+                state.note_met_use(block, order, |used| used.whole_stream = true);
             }
             true
         });
@@ -112,16 +119,67 @@ impl Inner {
         }
         is_noted
     }
+}
 
-    /// Changes what is noted of the use of an allocated block by one stream.
+impl Shard {
+    /// Says with one bit that `order` uses an allocated block until its free; no if it takes more.
+    #[inline]
+    pub(crate) fn note_regular(&self, block: BlockIndex, order: &StreamOrder) -> bool {
+        self.with_uses(|state| state.note_regular(block, order))
+    }
+
+    /// Changes what is noted of the use of an allocated block by one stream; gives the allocator if
+    /// somebody is to be told. Nothing is noted in a fork.
     pub(crate) fn note_use(
         &self,
-        state: &mut ShardState,
+        block: BlockIndex,
+        order: &StreamOrder,
+        change: impl Fn(&mut UseRecord),
+    ) -> Option<Arc<Inner>> {
+        if self.is_forked() {
+            return None;
+        }
+        let noted = self.with_uses(|state| {
+            if !state.has_met(block, order) {
+                return Err(Arc::clone(state.kept()));
+            }
+            state.note_met_use(block, order, &change);
+            Ok(state.watched())
+        });
+        noted.unwrap_or_else(|allocator| {
+            // Without the shard's lock.
+            allocator.meet(order);
+            self.with_uses(|state| state.note_met_use(block, order, &change));
+            allocator.watch.is_on().then_some(allocator)
+        })
+    }
+}
+
+impl ShardState {
+    /// The allocator, if somebody is to be told of what happens.
+    pub(crate) fn watched(&self) -> Option<Arc<Inner>> {
+        self.is_watched.then(|| Arc::clone(self.kept()))
+    }
+
+    /// Whether a stream that uses a block has been met before, as far as can be told from here; or
+    /// need not be.
+    fn has_met(&self, block: BlockIndex, order: &StreamOrder) -> bool {
+        let record = self.arena.at(block);
+        let is_listed = || record.uses().iter().any(|used| used.order.is_same(order));
+        self.order.is_same(order)
+            || self.spare.has(order)
+            || is_listed()
+            || !order.shares_driver_with(&self.context)
+    }
+
+    /// Changes what is noted of the use of an allocated block by a stream that has been met.
+    fn note_met_use(
+        &mut self,
         block: BlockIndex,
         order: &StreamOrder,
         change: impl FnOnce(&mut UseRecord),
     ) {
-        let record = state.arena.at_mut(block);
+        let record = self.arena.at_mut(block);
         if !order.shares_driver_with(&self.context) {
             // Nothing here can ever know when that use is over: the block is never reused.
             record.hold_count += 1;
@@ -130,23 +188,18 @@ impl Inner {
         if record.home == order.slot() {
             // The home may be a stream that has ended, and this the next one in its slot: its
             // position is then the one that the free has to ask for.
-            self.meet(order);
-            if record.home == state.slot && state.stream_id != order.id() {
-                self.adopt(state, order);
+            if record.home == self.slot && self.stream_id != order.id() {
+                self.adopt(order);
             }
             return;
         }
-        state.list_uses(block);
-        let uses = state.arena.at_mut(block).uses_mut(&mut state.spare);
+        self.list_uses(block);
+        let uses = self.arena.at_mut(block).uses_mut(&mut self.spare);
         // Not by slot: two streams, one after the other, may have had one.
         let known = uses.iter().position(|used| used.order.is_same(order));
         let place = known.unwrap_or_else(|| {
-            // A stream that is kept has been met before.
-            let kept = state.spare.take(order);
-            uses.push(UseRecord::new(kept.unwrap_or_else(|| {
-                self.meet(order);
-                order.clone()
-            })));
+            let kept = self.spare.take(order);
+            uses.push(UseRecord::new(kept.unwrap_or_else(|| order.clone())));
             uses.len() - 1
         });
         if let Some(used) = uses.get_mut(place) {

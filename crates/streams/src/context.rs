@@ -299,6 +299,13 @@ impl Context {
         self.generation.is_past()
     }
 
+    /// Of which process it is, for those who keep that apart from the context.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
     /// Whether a guard of [`Driver::forbid_blocking`] lives. No driver call.
     #[must_use]
     pub fn is_blocking_forbidden(&self) -> bool {

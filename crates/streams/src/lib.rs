@@ -84,6 +84,8 @@ pub use apart::Apart;
 pub use context::Context;
 pub use current::CurrentStream;
 pub use device::{Device, Driver, NoBlocking};
+#[doc(hidden)]
+pub use driver::Generation;
 pub use driver::{BorrowPromises, DeviceOwner, ParameterValue, RawSpan, in_host_function};
 pub use error::{Code, DriverError, Error};
 pub use event::Event;

@@ -9,8 +9,9 @@ use crate::sync::{OnceLock, Ordering, StaticU32};
 static FORKS: StaticU32 = StaticU32::new(0);
 
 /// A process, told apart from its own forks: how many times it is a fork of one that watched.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generation(u32);
+pub struct Generation(u32);
 
 impl Generation {
     /// This process.
@@ -21,8 +22,15 @@ impl Generation {
 
     /// Whether this process is a fork of that one.
     #[inline]
-    pub(crate) fn is_past(self) -> bool {
+    #[must_use]
+    pub fn is_past(self) -> bool {
         self != Self::of_this_process()
+    }
+
+    /// Whether that process is itself a fork of one that watched.
+    #[must_use]
+    pub fn is_fork(self) -> bool {
+        self != Self(0)
     }
 }
 

@@ -29,7 +29,7 @@ pub use borrow::BorrowPromises;
 pub(crate) use context::{Current, DriverContext};
 pub(crate) use device::{Calls, DeviceHandle};
 pub(crate) use event::{DriverEvent, EventKind};
-pub(crate) use fork::Generation;
+pub use fork::Generation;
 pub(crate) use graph::{DriverExec, DriverGraph};
 pub(crate) use host::HostFunction;
 pub use host::in_host_function;

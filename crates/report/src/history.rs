@@ -1,8 +1,8 @@
 //! A trace as lives: from which moment to which each block was allocated, pending and gone.
 //!
 //! A moment is a number of events: what is true at moment `n` is true after the first `n` events.
-//! A free whose completion follows directly, but for notes, is one event of two entries. An event that concerns no
-//! known block stays in the list, so that moments can be turned into entries.
+//! A free whose completion follows directly, but for notes, is one event of two entries. An event
+//! that concerns no known block stays in the list, so that moments can be turned into entries.
 
 use std::collections::{HashMap, VecDeque};
 

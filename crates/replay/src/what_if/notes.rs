@@ -27,8 +27,8 @@ fn recorder(case: &Case) -> Option<String> {
     let told = match case.recorder {
         Recorder::Pytorch => return None,
         Recorder::PytorchEntries => {
-            "CSV and Chrome traces have neither the setting that a run was recorded under, taken to \
-             be the default, nor what was held before it and never given back"
+            "CSV and Chrome traces have neither the setting that a run was recorded under, taken \
+             to be the default, nor what was held before it and never given back"
         }
         Recorder::RmmLog => {
             "a log of RMM does not tell which streams used a block: every block is free as soon as \

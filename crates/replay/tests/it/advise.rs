@@ -314,7 +314,7 @@ fn json_is_one_line_and_comes_back() {
 fn the_table_names_the_calls_to_write() {
     let text = advice_of(400, 100 * US, 100 * US).to_text();
     for part in [
-        "400 blocks of up to 1.0 MiB on stream 0, allocated at src/loop.rs:1",
+        "400 blocks of up to 1.00 MiB on stream 0, allocated at src/loop.rs:1",
         "> wait 2 blocks later",
         "after  src/loop.rs:3: let done_1 = stream_1.record_event()?;",
         "before src/loop.rs:1, 2 blocks later: stream_0.wait_event(&done_2)?;",

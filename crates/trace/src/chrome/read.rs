@@ -48,7 +48,8 @@ pub enum ChromeError {
 }
 
 /// Reads what [`super::write_snapshot`] wrote, its entries with their stacks, or what
-/// [`super::write_recording`] wrote, the stream trace; in at most `memory_bytes_max` bytes of memory.
+/// [`super::write_recording`] wrote, the stream trace; in at most `memory_bytes_max` bytes of
+/// memory.
 ///
 /// # Errors
 /// See [`ChromeError`].

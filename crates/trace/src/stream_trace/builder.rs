@@ -2,14 +2,20 @@
 
 use std::collections::HashMap;
 
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+
+use super::ENTRY_BYTES_MAX;
 use super::bytes::Problem;
-use super::item::{Item, PlaceNumber, TextNumber};
+use super::encode::encode;
+use super::item::{Item, PlaceNumber, TextNumber, Touch};
 use super::numbers::Numbers;
 use super::reader::{Ending, Entry};
 use super::recording::Recording;
 
 /// What a distinct text or place costs in the tables that number them.
 const NUMBERED_BYTES: u64 = 128;
+/// The most that one operation touches: a touch takes four bytes at least in an entry of 1 MiB.
+const TOUCHES_MAX: usize = 1 << 18;
 
 /// Why an entry is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub(crate) struct Builder {
     places: HashMap<(TextNumber, u32, u32), PlaceNumber>,
     used_bytes: u64,
     memory_bytes_max: u64,
+    /// The entry as a stream trace would have it.
+    body: Vec<u8>,
 }
 
 impl Builder {
@@ -42,6 +50,7 @@ impl Builder {
             places: HashMap::new(),
             used_bytes: 0,
             memory_bytes_max,
+            body: Vec::new(),
         }
     }
 
@@ -50,12 +59,20 @@ impl Builder {
         self.recording.unix_ns = unix_ns;
     }
 
-    /// Takes an entry, if everything it names was declared and no entry before it is later.
+    /// Takes an entry, if everything it names was declared, no entry before it is later, and a
+    /// stream trace can hold it.
     pub(crate) fn put(&mut self, offset: u64, host_ns: u64, item: Item) -> Result<(), Refusal> {
         if host_ns < self.host_ns {
             return Err(Refusal::Malformed("an entry is earlier than the one before it"));
         }
-        self.numbers.pass(&item).map_err(Refusal::Malformed)?;
+        let mut numbers = self.numbers;
+        numbers.pass(&item).map_err(Refusal::Malformed)?;
+        self.body.clear();
+        encode(&item, host_ns - self.host_ns, &self.numbers, &mut self.body);
+        if ENTRY_BYTES_MAX < u64::try_from(self.body.len()).unwrap_or(u64::MAX) {
+            return Err(Refusal::Malformed("an entry is longer than 1 MiB"));
+        }
+        self.numbers = numbers;
         let entry = Entry { offset, host_ns, item };
         self.charge(self.recording.memory_of(&entry))?;
         self.host_ns = host_ns;
@@ -135,6 +152,32 @@ impl Builder {
         let limit = self.memory_bytes_max;
         if limit < self.used_bytes { Err(Refusal::TooMuchMemory { limit }) } else { Ok(()) }
     }
+}
+
+/// Reads the touches of an operation, and refuses more than an entry can have.
+pub(super) fn touches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Touch>, D::Error> {
+    struct Touches;
+
+    impl<'de> Visitor<'de> for Touches {
+        type Value = Vec<Touch>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(formatter, "a list of at most {TOUCHES_MAX} touches")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Touch>, A::Error> {
+            let mut touches = Vec::new();
+            while let Some(touch) = items.next_element()? {
+                if touches.len() == TOUCHES_MAX {
+                    return Err(A::Error::invalid_length(TOUCHES_MAX + 1, &self));
+                }
+                touches.push(touch);
+            }
+            Ok(touches)
+        }
+    }
+
+    deserializer.deserialize_seq(Touches)
 }
 
 fn length(text: &str) -> u64 {

@@ -302,6 +302,29 @@ fn memory_for_a_stream_trace_is_bounded_whatever_a_file_says() {
     assert!(few.contains("more than 3000 bytes of memory at line"), "{few}");
 }
 
+/// What a stream trace cannot hold would be found only when one is written of it.
+#[test]
+fn an_entry_that_no_stream_trace_could_hold_is_refused() {
+    let bytes = as_csv(&small());
+    let long = format!("3,2.001,0,setting,,,,,{},name,,\n3,3.500,0,alloc", "x".repeat(1 << 20));
+    let refused = from_csv(&with(&bytes, "3,3.500,0,alloc", &long)).unwrap_err();
+    assert!(refused.contains("line 5: an entry is longer than 1 MiB"), "{refused}");
+    let stream = StreamNumber(0);
+    let start = StreamStart { id: 1, kind: StreamKind::Owned, priority: 0, place: None };
+    let (kind, is_captured, touches) = (OperationKind::Copy, false, vec![]);
+    let operation = Operation { stream, kind, is_captured, name: None, place: None, touches };
+    let mut writer = Writer::new(Vec::new(), 0).unwrap();
+    writer.put(0, &Item::Stream(start)).unwrap();
+    writer.put(0, &Item::Operation(operation)).unwrap();
+    let bytes = as_chrome(&load(&writer.finish().unwrap()));
+    let touch = "{\"block\":null,\"offset\":0,\"bytes\":0,\"access\":\"read\"}";
+    let many = |count: usize| format!("\"touches\":[{}]", vec![touch; count].join(","));
+    let taken = from_chrome(&with(&bytes, "\"touches\":[]", &many(100_000))).unwrap();
+    assert_eq!(taken.entries.len(), 2);
+    let refused = from_chrome(&with(&bytes, "\"touches\":[]", &many(262_145))).unwrap_err();
+    assert!(refused.contains("expected a list of at most 262144 touches"), "{refused}");
+}
+
 /// Was: each place was counted as 4 KiB, and kept a copy of a file's name of up to 1 MiB.
 #[test]
 fn a_place_counts_with_the_name_that_it_keeps() {

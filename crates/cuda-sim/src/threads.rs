@@ -116,15 +116,7 @@ impl Baton {
     }
 
     fn yield_point(&self, own: usize) {
-        let mut turn = self.lock();
-        turn.steps += 1;
-        if let Some(status) = turn.threads.get_mut(own) {
-            *status = Status::Runnable;
-        }
-        if turn.current == own {
-            let ready = Self::ready(&turn, own);
-            self.hand_over(&mut turn, &ready);
-        }
+        let turn = self.step(own, Status::Runnable);
         self.wait_for_turn(turn, own);
     }
 
@@ -145,15 +137,21 @@ impl Baton {
     }
 
     fn leave(&self, own: usize) {
+        drop(self.step(own, Status::Done));
+    }
+
+    /// The thread has done a step and is of that status now; whose turn it was hands it over.
+    fn step(&self, own: usize, status: Status) -> MutexGuard<'_, Turn> {
         let mut turn = self.lock();
         turn.steps += 1;
-        if let Some(status) = turn.threads.get_mut(own) {
-            *status = Status::Done;
+        if let Some(known) = turn.threads.get_mut(own) {
+            *known = status;
         }
         if turn.current == own {
             let ready = Self::ready(&turn, own);
             self.hand_over(&mut turn, &ready);
         }
+        turn
     }
 }
 

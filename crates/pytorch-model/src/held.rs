@@ -1,8 +1,9 @@
 //! What an allocator holds already when a recording begins.
 
-use crate::block::{Block, BlockIndex, BlockState, ExpandableIndex};
+use crate::block::{Block, BlockIndex, BlockState, Blocks, ExpandableIndex};
 use crate::driver::Driver;
 use crate::model::{BlockNumber, Model, PoolId};
+use crate::pool::Pools;
 use crate::sizes::CHUNK_SMALL_BYTES;
 
 /// A segment that is held, or a mapped range of an expandable one.
@@ -83,11 +84,16 @@ impl<D: Driver> Model<D> {
         let model = Block { expandable: Some(expandable), ..self.block_like(first) };
         let (mut last, mut unmapped_from) = (None, start);
         for range in ranges {
-            last = self.adopt_unmapped(model, (unmapped_from, range.address), last);
+            last = self.adopt_between(
+                model,
+                (unmapped_from, range.address),
+                last,
+                Pools::insert_unmapped,
+            );
             last = self.adopt_range(range, Some(expandable), last);
             unmapped_from = range.address + range.bytes;
         }
-        self.adopt_unmapped(model, (unmapped_from, start + reserved), last);
+        self.adopt_between(model, (unmapped_from, start + reserved), last, Pools::insert_unmapped);
     }
 
     fn block_like(&mut self, segment: &HeldSegment) -> Block {
@@ -117,7 +123,7 @@ impl<D: Driver> Model<D> {
         self.figures.reserve(segment.bytes);
         let (mut last, mut free_from) = (before, segment.address);
         for held in &segment.blocks {
-            last = self.adopt_free(model, (free_from, held.address), last);
+            last = self.adopt_between(model, (free_from, held.address), last, Pools::insert);
             let place = (held.address, held.bytes);
             let index = self.blocks.add_between(model, place, (last, None));
             self.figures.hand_out(held.bytes);
@@ -127,36 +133,23 @@ impl<D: Driver> Model<D> {
             }
             (last, free_from) = (Some(index), held.address + held.bytes);
         }
-        self.adopt_free(model, (free_from, segment.address + segment.bytes), last)
+        self.adopt_between(model, (free_from, segment.address + segment.bytes), last, Pools::insert)
     }
 
-    /// Adds address space without memory, if there is room; gives the last block.
-    fn adopt_unmapped(
+    /// Adds a block from one address to another, if there is room, and has `insert` put it where it
+    /// belongs; gives the last block.
+    fn adopt_between(
         &mut self,
         model: Block,
         (start, end): (u64, u64),
         last: Option<BlockIndex>,
+        insert: fn(&mut Pools, &mut Blocks, BlockIndex),
     ) -> Option<BlockIndex> {
         if end <= start {
             return last;
         }
         let index = self.blocks.add_between(model, (start, end - start), (last, None));
-        self.pools.insert_unmapped(&mut self.blocks, index);
-        Some(index)
-    }
-
-    /// Adds a free block from one address to another, if there is room; gives the last block.
-    fn adopt_free(
-        &mut self,
-        model: Block,
-        (start, end): (u64, u64),
-        last: Option<BlockIndex>,
-    ) -> Option<BlockIndex> {
-        if end <= start {
-            return last;
-        }
-        let index = self.blocks.add_between(model, (start, end - start), (last, None));
-        self.pools.insert(&mut self.blocks, index);
+        insert(&mut self.pools, &mut self.blocks, index);
         Some(index)
     }
 }

@@ -26,12 +26,17 @@ impl Call {
         self.add_device_memory(size(bytes), device, context, MappingKind::Plain)
     }
 
-    /// Waits for what still uses a plain allocation, and frees it.
-    pub(crate) fn free(&mut self, address: u64) -> Answer {
+    /// What forbids every free: a context that failed, and a capture.
+    fn check_free(&mut self) -> Answer {
         if let Some(context) = self.current(self.thread) {
             self.check_context(context)?;
         }
-        self.refuse_capture()?;
+        self.refuse_capture()
+    }
+
+    /// Waits for what still uses a plain allocation, and frees it.
+    pub(crate) fn free(&mut self, address: u64) -> Answer {
+        self.check_free()?;
         if address == 0 {
             return Ok(());
         }
@@ -61,10 +66,7 @@ impl Call {
     }
 
     pub(crate) fn free_pinned(&mut self, address: u64) -> Answer {
-        if let Some(context) = self.current(self.thread) {
-            self.check_context(context)?;
-        }
-        self.refuse_capture()?;
+        self.check_free()?;
         if address == 0 {
             return Ok(());
         }

@@ -4,18 +4,24 @@
 //! group, mimalloc's small pair: 64 bytes of host memory, the cheapest pair a general allocator
 //! has. `raw` is [`Allocator::allocate_raw`] and [`Allocator::free_raw`], numbers in and numbers
 //! out, as mimalloc's are; `Block` is the owning handle, which keeps the allocator alive.
+//! `hot_path --go WAY COUNT` goes one of the ways so many times and measures nothing, for tools
+//! that count instructions.
 //! Not measured: the driver, the GPU, contention between threads.
 //! Unfairness: mimalloc keeps no statistics here and serves one size from a thread's own page,
 //! without a lock.
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing to measure")]
+#![expect(clippy::print_stdout, reason = "the way that was gone is told to who counts")]
 #![expect(clippy::indexing_slicing, reason = "the mix reduces every index to its array's length")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use allocator::observe::{Happening, Observer};
 use allocator::{Allocator, Block, Bytes, Config, RawBlock};
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group};
 use mimalloc::MiMalloc;
 use streams::{Driver, Stream, StreamOptions};
 
@@ -67,6 +73,14 @@ impl Rig {
     fn free_raw(&self, block: RawBlock) {
         self.allocator.free_raw(block).unwrap();
     }
+
+    fn pair(&self, bytes: u64) {
+        drop(black_box(self.allocate(black_box(bytes))));
+    }
+
+    fn raw_pair(&self, bytes: u64) {
+        self.free_raw(black_box(self.allocate_raw(black_box(bytes))));
+    }
 }
 
 /// The peer's pair, as the first of a group.
@@ -90,7 +104,7 @@ fn cached_pair(c: &mut Criterion) {
         rig.free_raw(rig.allocate_raw(bytes));
         let calls_before = rig.machine.call_count();
         group.bench_function(BenchmarkId::new("raw", Bytes(bytes)), |b| {
-            b.iter(|| rig.free_raw(black_box(rig.allocate_raw(black_box(bytes)))));
+            b.iter(|| rig.raw_pair(bytes));
         });
         assert_eq!(calls_before, rig.machine.call_count(), "a cached pair reached the driver");
     }
@@ -98,42 +112,64 @@ fn cached_pair(c: &mut Criterion) {
     drop(rig.allocate(512));
     let calls_before = rig.machine.call_count();
     group.bench_function(BenchmarkId::new("Block", Bytes(512)), |b| {
-        b.iter(|| drop(black_box(rig.allocate(black_box(512)))));
+        b.iter(|| rig.pair(512));
     });
     assert_eq!(calls_before, rig.machine.call_count(), "a cached pair reached the driver");
     group.finish();
 }
 
-/// Allocate, say that a second stream uses the block, free. Ordered: the home stream has waited for
-/// the second one, by an event that is known to have passed or not. The second stream makes no
-/// progress meanwhile, so nothing is asked and nothing is waited for.
-fn recorded_pair(c: &mut Criterion) {
-    let mut group = c.benchmark_group("recorded_pair");
-    mimalloc_pair(&mut group);
-    for is_complete in [true, false] {
+/// A second stream uses what is allocated. The home stream has waited for it, by an event that is
+/// known to have passed or not. The second stream makes no progress meanwhile, so nothing is asked
+/// and nothing is waited for.
+struct Recorded {
+    _used: Block,
+    user: Stream,
+    rig: Rig,
+}
+
+impl Recorded {
+    fn new(is_complete: bool) -> Self {
         let rig = Rig::lazy();
         let user = rig.stream.context().create_stream(StreamOptions::default()).unwrap();
-        let memory = rig.allocate(2 << 20);
-        let _running = user.fill_bytes(&memory, 0, 2 << 20, 1).unwrap();
+        let used = rig.allocate(2 << 20);
+        let _running = user.fill_bytes(&used, 0, 2 << 20, 1).unwrap();
         rig.stream.wait_stream(&user).unwrap();
         if is_complete {
             user.synchronize().unwrap();
         }
-        let pair = || {
-            let block = rig.allocate(512);
-            block.record_stream(black_box(&user));
-            drop(black_box(block));
-        };
-        let raw_pair = || {
-            let block = rig.allocate_raw(512);
-            rig.allocator.record_stream_raw(block, black_box(&user)).unwrap();
-            rig.free_raw(black_box(block));
-        };
-        pair();
-        let calls_before = rig.machine.call_count();
+        let recorded = Self { _used: used, user, rig };
+        recorded.pair();
+        recorded
+    }
+
+    fn pair(&self) {
+        let block = self.rig.allocate(512);
+        block.record_stream(black_box(&self.user));
+        drop(black_box(block));
+    }
+
+    fn raw_pair(&self) {
+        let block = self.rig.allocate_raw(512);
+        self.rig.allocator.record_stream_raw(block, black_box(&self.user)).unwrap();
+        self.rig.free_raw(black_box(block));
+    }
+}
+
+/// Allocate, say that a second stream uses the block, free.
+fn recorded_pair(c: &mut Criterion) {
+    let mut group = c.benchmark_group("recorded_pair");
+    mimalloc_pair(&mut group);
+    for is_complete in [true, false] {
+        let recorded = Recorded::new(is_complete);
+        let calls_before = recorded.rig.machine.call_count();
         let name = if is_complete { "complete" } else { "ordered" };
-        group.bench_function(BenchmarkId::new("Block, record_stream", name), |b| b.iter(pair));
-        group.bench_function(BenchmarkId::new("raw, record_stream", name), |b| b.iter(raw_pair));
+        group.bench_function(BenchmarkId::new("Block, record_stream", name), |b| {
+            b.iter(|| recorded.pair());
+        });
+        group.bench_function(BenchmarkId::new("raw, record_stream", name), |b| {
+            b.iter(|| recorded.raw_pair());
+        });
+        let rig = &recorded.rig;
         assert_eq!(calls_before, rig.machine.call_count(), "a recorded pair reached the driver");
         assert_eq!(rig.allocator.stats().deferred_free_total, 0, "a free was not ordered");
     }
@@ -180,5 +216,61 @@ impl<'rig> Mix<'rig> {
     }
 }
 
+/// Goes one way so many times and measures nothing: for a tool that counts instructions, such as
+/// `cargo xtask observers`. Says whether an observer is told of anything in this build.
+fn go(way: &str, count: u64) {
+    let is_told = {
+        let rig = Rig::new();
+        let told = Arc::new(Told::default());
+        let context = rig.stream.context();
+        let watched = Allocator::new_observed(&context, Config::default(), told.clone()).unwrap();
+        drop(watched.allocate(&rig.stream, 512).unwrap());
+        told.0.load(Ordering::Relaxed)
+    };
+    println!("observers are told: {is_told}");
+    match way {
+        "raw" => {
+            let rig = Rig::new();
+            (0..count).for_each(|_| rig.raw_pair(512));
+        }
+        "block" => {
+            let rig = Rig::new();
+            (0..count).for_each(|_| rig.pair(512));
+        }
+        "raw-recorded" => {
+            let recorded = Recorded::new(false);
+            (0..count).for_each(|_| recorded.raw_pair());
+        }
+        "block-recorded" => {
+            let recorded = Recorded::new(false);
+            (0..count).for_each(|_| recorded.pair());
+        }
+        "mix" => {
+            let rig = Rig::new();
+            let mut mix = Mix::new(&rig);
+            (0..count).for_each(|_| mix.step());
+        }
+        _ => panic!("no such way: {way}"),
+    }
+}
+
+/// Whether anything was told.
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Observer for Told {
+    fn observe(&self, _happening: &Happening) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 criterion_group!(benches, cached_pair, recorded_pair, mixed_sizes);
-criterion_main!(benches);
+
+fn main() {
+    let mut words = std::env::args().skip_while(|word| word != "--go").skip(1);
+    if let (Some(way), Some(count)) = (words.next(), words.next()) {
+        return go(&way, count.parse().unwrap());
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -11,6 +11,7 @@ mod bindgen;
 mod ci;
 mod gpu;
 mod kernels;
+mod observers;
 mod pinned;
 mod sim;
 #[cfg(feature = "bindgen")]
@@ -36,6 +37,8 @@ enum Chore {
     Bindgen(bindgen::Options),
     /// Compile the device kernels to the checked-in PTX.
     Kernels(kernels::Options),
+    /// Count what observers cost a program that has none.
+    Observers(observers::Options),
     /// Run random programs on the simulated driver.
     Sim(sim::Options),
     /// Check everything a change must pass besides the tests.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "bindgen")]
         Chore::Bindgen(options) => bindgen::run(&options).map(done),
         Chore::Kernels(options) => kernels::run(&options).map(done),
+        Chore::Observers(options) => observers::run(&options).map(done),
         Chore::Sim(options) => sim::run(&options).map(done),
         Chore::Ci => ci::run().map(done),
         Chore::Tidy => tidy::run().map(done),

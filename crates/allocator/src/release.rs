@@ -67,7 +67,7 @@ impl Shard {
             return Plan::Done;
         }
         self.with(|state| {
-            if state.is_watched {
+            if state.is_watched() {
                 // Not begun: it is to be told first.
                 return Plan::Fence;
             }

@@ -78,8 +78,7 @@ pub(crate) struct ShardState {
     pub(crate) keeper_count: u64,
     /// The allocator, while it has keepers here.
     pub(crate) kept: Option<Arc<Inner>>,
-    /// Whether somebody is to be told of what happens.
-    pub(crate) is_watched: bool,
+    has_watch: bool,
     pub(crate) context: Context,
     pub(crate) arena: Arena,
     pub(crate) small: Pool,
@@ -121,12 +120,19 @@ pub(crate) struct ShardSetup {
 }
 
 impl ShardState {
+    /// Whether somebody is to be told of what happens; never in a build that
+    /// `cargo xtask observers` makes to count what this question costs.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        !cfg!(wellspring_unobserved) && self.has_watch
+    }
+
     pub(crate) fn new(order: StreamOrder, setup: &ShardSetup) -> Self {
         Self {
             // The handles.
             keeper_count: 1,
             kept: setup.allocator.upgrade(),
-            is_watched: setup.is_watched,
+            has_watch: setup.is_watched,
             context: setup.context.clone(),
             stream_id: order.id(),
             slot: order.slot(),

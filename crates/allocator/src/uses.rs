@@ -158,7 +158,7 @@ impl Shard {
 impl ShardState {
     /// The allocator, if somebody is to be told of what happens.
     pub(crate) fn watched(&self) -> Option<Arc<Inner>> {
-        self.is_watched.then(|| Arc::clone(self.kept()))
+        self.is_watched().then(|| Arc::clone(self.kept()))
     }
 
     /// Whether a stream that uses a block has been met before, as far as can be told from here; or

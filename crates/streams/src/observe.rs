@@ -350,16 +350,17 @@ impl Watch {
         Self { observer, wants_times }
     }
 
+    /// Nobody in a build that `cargo xtask observers` makes to count what this question costs.
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {
-        self.observer.as_deref()
+        if cfg!(wellspring_unobserved) { None } else { self.observer.as_deref() }
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.observer.is_some()
+        self.observer().is_some()
     }
 
     pub(crate) fn wants_times(&self) -> bool {
-        self.wants_times
+        self.is_on() && self.wants_times
     }
 
     /// Tells what `what` makes, if anybody watches.

@@ -270,14 +270,16 @@ fn two_shards_ask_each_other_for_their_share_of_the_peak() {
     });
 }
 
-/// The last handle goes while two threads free the last blocks, one of which another stream has
-/// used: the allocator ends once, and after everybody has let go.
+/// The last handle goes while two threads free the last blocks, one of which another stream still
+/// uses, so that its free records a fence: the allocator ends once, after everybody has let go.
 #[test]
 fn the_last_handle_and_the_last_blocks_go_at_once() {
     explore_both(|| {
         let Ok(stage) = Arc::try_unwrap(Stage::new()) else { return };
         let [home, user] = [0, 1].map(|_| stage.stream());
         let [x, y] = [0, 1].map(|_| stage.allocator.allocate(&home, BLOCK).unwrap());
+        user.wait_stream(&home).unwrap();
+        user.fill_bytes(&uncounted(&y), 0, 1, 1).unwrap();
         y.record_stream(&user);
         let Stage { context, allocator, machine, .. } = stage;
         let inner = Arc::downgrade(&allocator.inner);

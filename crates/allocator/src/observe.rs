@@ -1,8 +1,9 @@
 //! What happens to memory, told to somebody who watches: a checker, a recorder.
 //!
 //! An [`Observer`] is given when an allocator is made and stays for good. Without one nothing here
-//! runs: a cached request and its free have not one instruction for it, because a watched allocator
-//! leaves their fast way where any other rare case does. With one, these hold:
+//! runs. A cached request does not even ask: a watched allocator leaves its fast way where any
+//! other rare case does. A free asks, and `cargo xtask observers` counts what all of it costs.
+//! With an observer, these hold:
 //!
 //! - A block is told as handed out before its owner has it, and as freed before anybody else can
 //!   get it; so are segments.

@@ -18,6 +18,7 @@ use crate::handle::{Block, RawBlock};
 use crate::keeper::Handles;
 use crate::make::{Means, best_source};
 use crate::observe::Watch;
+use crate::owners::Owners;
 use crate::pace::Pace;
 use crate::reuse::{Request, Step, Taken};
 use crate::seat::Seat;
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) view: View,
     pub(crate) shards: ShardTable,
+    /// Which of them have ever had a segment.
+    pub(crate) owners: Owners,
     pub(crate) counters: Arc<SharedCounters>,
     /// Where frees left fences on the streams that had used their blocks.
     pub(crate) bursts: Bursts,
@@ -377,8 +380,7 @@ impl Inner {
         if !self.config.policy.crosses_streams() {
             return None;
         }
-        self.shards
-            .iter()
+        self.owning_shards()
             .filter(|(index, shard)| {
                 *index != place(own) && request.size <= shard.free_bytes_hint()
             })

@@ -152,7 +152,7 @@ impl Inner {
         match scope {
             Scope::Stream(shard) => of_shard(shard),
             Scope::Pool => {
-                let all = self.shards.iter().map(|(_, shard)| of_shard(shard));
+                let all = self.owning_shards().map(|(_, shard)| of_shard(shard));
                 all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
             }
         }
@@ -161,7 +161,9 @@ impl Inner {
     fn sweep_in(&self, scope: Scope<'_>) {
         match scope {
             Scope::Stream(shard) => shard.with(ShardState::sweep),
-            Scope::Pool => self.shards.iter().for_each(|(_, shard)| shard.with(ShardState::sweep)),
+            Scope::Pool => {
+                self.owning_shards().for_each(|(_, shard)| shard.with(ShardState::sweep))
+            }
         }
     }
 

@@ -110,8 +110,8 @@ impl Inner {
         let (slot, lack) = wanting.with_at_once(|state| (state.slot, state.lack()));
         let own = place(slot);
         // Everybody begins behind itself, so that not all ask the same one first.
-        let behind = self.shards.iter().filter(|(index, _)| own < *index);
-        let before = self.shards.iter().filter(|(index, _)| *index < own);
+        let behind = self.owning_shards().filter(|(index, _)| own < *index);
+        let before = self.owning_shards().filter(|(index, _)| *index < own);
         let mut got = Levels::default();
         for (_, shard) in behind.chain(before) {
             let rest = lack.above(got);

@@ -18,7 +18,17 @@ use crate::reuse::{Request, Step, Taken};
 use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
 use crate::source::{PoolKind, Region, SourceError};
 use crate::sync::{Arc, Ordering};
+use crate::table::place;
 use crate::wait::Terms;
+
+/// What memory is to be found for.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'a> {
+    request: &'a Request<'a>,
+    /// What may be waited for beside.
+    terms: Option<&'a Terms>,
+    step: Step,
+}
 
 /// A reserved stretch of one segment, and what must be committed for it.
 #[derive(Debug)]
@@ -59,12 +69,14 @@ impl Inner {
         let generous = self.source.growth_bytes(request.kind);
         let waits = if step == Step::Growth { self.free_waits(request) } else { None };
         if let Some(terms) = waits
-            && let Ok(taken) = self.grow(shard, (request, Some(&terms)), step, generous)
+            && let Ok(taken) =
+                self.grow(shard, &Wanted { request, terms: Some(&terms), step }, generous)
         {
             return Ok(taken);
         }
-        match self.grow(shard, (request, None), step, generous) {
-            Err(GrowthError::NoRoom) if 0 < generous => self.grow(shard, (request, None), step, 0),
+        let wanted = Wanted { request, terms: None, step };
+        match self.grow(shard, &wanted, generous) {
+            Err(GrowthError::NoRoom) if 0 < generous => self.grow(shard, &wanted, 0),
             outcome => outcome,
         }
     }
@@ -72,12 +84,12 @@ impl Inner {
     fn grow(
         &self,
         shard: &Shard,
-        (request, terms): (&Request<'_>, Option<&Terms>),
-        step: Step,
+        wanted: &Wanted<'_>,
         at_least: u64,
     ) -> Result<Taken, GrowthError> {
+        let Wanted { request, step, .. } = *wanted;
         self.family.reap();
-        let stretch = self.find_stretch(shard, (request, terms), at_least)?;
+        let stretch = self.find_stretch(shard, wanted, at_least)?;
         let bytes = stretch.missing_bytes();
         if !self.wait_until_met(request, &stretch.unmet) {
             let _closed = shard.with(|state| state.give_back_stretch(&stretch));
@@ -111,23 +123,25 @@ impl Inner {
     fn find_stretch(
         &self,
         shard: &Shard,
-        (request, terms): (&Request<'_>, Option<&Terms>),
+        wanted: &Wanted<'_>,
         at_least: u64,
     ) -> Result<Stretch, GrowthError> {
-        let found = shard.with(|state| state.reserve_stretch(request, terms, at_least));
+        let request = wanted.request;
+        let found = shard.with(|state| state.reserve_stretch(wanted, at_least));
         if let Some(stretch) = found {
             return Ok(stretch);
         }
         let region = self.open_region(request)?;
+        self.owners.add(place(request.order.slot()));
         // In one visit, so that no other thread takes the new segment in between. If another
         // stretch has come free meanwhile, the region is dropped here, without the lock (L1):
         // memory that it has already would be counted nowhere.
         let (found, _unneeded) = shard.with(|state| {
-            if let Some(stretch) = state.reserve_stretch(request, terms, at_least) {
+            if let Some(stretch) = state.reserve_stretch(wanted, at_least) {
                 return (Some(stretch), Some(region));
             }
             state.add_segment(request.kind, region);
-            (state.reserve_stretch(request, terms, at_least), None)
+            (state.reserve_stretch(wanted, at_least), None)
         });
         found.ok_or(GrowthError::NoRoom)
     }
@@ -138,9 +152,13 @@ impl Inner {
         let order = Ordering::Relaxed;
         let after = self.counters.reserved.load(order) + bytes;
         let peak = self.counters.reserved_peak.load(order);
-        let cached: u64 = self.shards.iter().map(|(_, shard)| shard.free_bytes_hint()).sum();
-        let may_help = 0 < cached && self.source.recycles() && self.config.policy.polls();
-        if peak < after && may_help {
+        // A shard with less than a piece has none to give.
+        let least = self.source.piece_bytes(1);
+        let may_help = peak < after
+            && self.source.recycles()
+            && self.config.policy.polls()
+            && self.owning_shards().any(|(_, shard)| least <= shard.free_bytes_hint());
+        if may_help {
             self.poll_all();
             // What the driver does not take back is no reason to fail the request.
             let _kept = self.trim_without_pending(after - peak);
@@ -197,7 +215,7 @@ impl ShardState {
         let segment = u32::try_from(index).expect("fewer than 2^32 segments in a shard");
         let own = self.order.slot();
         let first = self.arena.insert((segment, kind), region.base(), region.span(), own);
-        self.arena.at_mut(first).set_state(State::Unmapped);
+        self.mark_unmapped(first);
         let pieces = std::collections::BTreeMap::new();
         if let Some(place) = self.segments.get_mut(index) {
             *place = Some(Segment { region, first, pieces });
@@ -205,22 +223,74 @@ impl ShardState {
     }
 
     /// Finds and reserves the stretch with the least missing memory that serves the request.
-    fn reserve_stretch(
-        &mut self,
-        request: &Request<'_>,
-        terms: Option<&Terms>,
-        at_least: u64,
-    ) -> Option<Stretch> {
+    fn reserve_stretch(&mut self, wanted: &Wanted<'_>, at_least: u64) -> Option<Stretch> {
+        let Wanted { request, terms, step } = *wanted;
         self.join_all_recent();
         let mut best: Option<(u64, Vec<BlockIndex>)> = None;
-        for segment in self.segment_indices() {
-            let first = self.blocks_of(segment).next()?;
-            if self.kind_of(first) == request.kind {
-                self.best_stretch(segment, (request, terms), &mut best);
+        if terms.is_none() && step == Step::Growth {
+            self.best_around_unmapped(request, &mut best);
+        }
+        if best.is_none() {
+            for segment in self.segment_indices() {
+                let first = self.blocks_of(segment).next()?;
+                if self.kind_of(first) == request.kind {
+                    self.best_stretch(segment, (request, terms), &mut best);
+                }
             }
         }
         let (_, blocks) = best?;
         Some(self.reserve_blocks(&blocks, request, at_least))
+    }
+
+    /// A stretch that lacks nothing would have served the request at an earlier step, but for waits
+    /// and what only the ladder learned. So only what lies around an unmapped block is looked at,
+    /// as far as the request goes: a program may have tens of thousands of other blocks.
+    fn best_around_unmapped(
+        &self,
+        request: &Request<'_>,
+        best: &mut Option<(u64, Vec<BlockIndex>)>,
+    ) {
+        let is_usable = |block: &BlockIndex| {
+            let state = self.arena.at(*block).state;
+            state == State::Unmapped || (state.is_free() && self.is_known(*block, request))
+        };
+        for block in self.unmapped.values().copied() {
+            if self.kind_of(block) != request.kind {
+                continue;
+            }
+            let behind = std::iter::successors(self.arena.at(block).previous.get(), |it| {
+                self.arena.at(*it).previous.get()
+            });
+            let mut run = self.up_to(request.size, behind.take_while(is_usable));
+            run.reverse();
+            let on = std::iter::successors(Some(block), |it| self.arena.at(*it).next.get());
+            run.extend(self.up_to(request.size, on.take_while(is_usable)));
+            self.best_start(&run, request.size, best);
+        }
+    }
+
+    /// As many of the blocks as it takes to have so many bytes.
+    fn up_to(&self, bytes: u64, blocks: impl Iterator<Item = BlockIndex>) -> Vec<BlockIndex> {
+        let mut had = 0;
+        let blocks = blocks.take_while(|block| {
+            let is_needed = had < bytes;
+            had += self.arena.at(*block).size;
+            is_needed
+        });
+        blocks.collect()
+    }
+
+    /// Gives a block the state, and remembers it among those that have it.
+    fn mark_unmapped(&mut self, block: BlockIndex) {
+        let record = self.arena.at_mut(block);
+        record.set_state(State::Unmapped);
+        self.unmapped.insert((record.segment, record.address), block);
+    }
+
+    /// Forgets a block that is to leave the state.
+    fn forget_unmapped(&mut self, block: BlockIndex) {
+        let record = self.arena.at(block);
+        self.unmapped.remove(&(record.segment, record.address));
     }
 
     /// Looks at every run of neighbours that are usable or unmapped, from every start in it.
@@ -303,8 +373,9 @@ impl ShardState {
             let wanted = needed.max(at_least).next_multiple_of(granularity).min(record.size);
             if let Some(rest) = self.cut(*block, wanted) {
                 self.arena.at_mut(rest).set_state(State::Reserved);
-                self.arena.at_mut(rest).set_state(State::Unmapped);
+                self.mark_unmapped(rest);
             }
+            self.forget_unmapped(*block);
             let record = self.arena.at_mut(*block);
             record.set_state(State::Reserved);
             needed = needed.saturating_sub(record.size);
@@ -365,8 +436,8 @@ impl ShardState {
     /// Makes a reserved block unmapped and joins it with unmapped neighbours.
     pub(crate) fn unmap_block(&mut self, block: BlockIndex) {
         let own = self.order.slot();
+        self.mark_unmapped(block);
         let record = self.arena.at_mut(block);
-        record.set_state(State::Unmapped);
         (record.home, record.home_mark) = (own, 0);
         record.forget_foreign();
         let next = record.next.get();
@@ -383,6 +454,7 @@ impl ShardState {
 
     fn absorb_unmapped(&mut self, left: BlockIndex, right: BlockIndex) {
         let (size, next) = (self.arena.at(right).size, self.arena.at(right).next);
+        self.forget_unmapped(right);
         self.arena.remove(right);
         self.arena.at_mut(left).size += size;
         self.arena.at_mut(left).next = next;
@@ -402,6 +474,7 @@ impl ShardState {
         let index = usize::try_from(record.segment).unwrap_or(usize::MAX);
         let place = self.segments.get_mut(index)?;
         let closed = place.take_if(|segment| !segment.region.is_recommittable())?;
+        self.forget_unmapped(block);
         self.arena.remove(block);
         Some(closed)
     }

@@ -174,7 +174,7 @@ impl Inner {
     /// The latest point of each stream that some free block waits for.
     pub(crate) fn all_pending(&self) -> Vec<Point> {
         let mut all = streams::order::Frontier::default();
-        for (_, shard) in self.shards.iter() {
+        for (_, shard) in self.owning_shards() {
             shard.with(|state| state.add_requirements(&mut all));
         }
         all.iter().collect()

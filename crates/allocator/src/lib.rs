@@ -59,6 +59,7 @@ mod ceilings;
 mod depth;
 mod free_list;
 mod limbo;
+mod owners;
 mod recent;
 mod regulars;
 mod seat;

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::error::AllocError;
 use crate::family::Family;
 use crate::observe::Watch;
+use crate::owners::Owners;
 use crate::pace::Pace;
 use crate::shard::ShardSetup;
 use crate::source::{PlainSource, Source, VmmSource};
@@ -58,6 +59,7 @@ impl Inner {
             pending_max: config.pending_bytes_max.unwrap_or(bound),
             config,
             shards: ShardTable::new(),
+            owners: Owners::new(),
             counters,
             bursts: Bursts::default(),
             pace: Pace::default(),

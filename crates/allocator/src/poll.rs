@@ -34,7 +34,7 @@ impl Inner {
         if self.counters.pending.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        self.shards.iter().map(|(_, shard)| shard.with(ShardState::sweep_and_count)).sum()
+        self.owning_shards().map(|(_, shard)| shard.with(ShardState::sweep_and_count)).sum()
     }
 
     /// Asks the device how far the streams came whose free blocks could serve the request; false
@@ -43,13 +43,19 @@ impl Inner {
         let crosses = self.config.policy.crosses_streams();
         let own = request.order.slot();
         let mut slots: Vec<StreamSlot> = Vec::new();
-        for (index, shard) in self.shards.iter() {
-            if index != place(own) && (!crosses || shard.free_bytes_hint() < request.size) {
-                continue;
-            }
+        let others = self.owning_shards().filter(|(index, shard)| {
+            *index != place(own) && crosses && request.size <= shard.free_bytes_hint()
+        });
+        for (_, shard) in others {
             shard.with(|state| {
                 slots.extend(state.limbo.streams());
-                if index != place(own) || request.complete_only {
+                slots.push(state.order.slot());
+            });
+        }
+        if let Some(shard) = self.shards.get(own) {
+            shard.with(|state| {
+                slots.extend(state.limbo.streams());
+                if request.complete_only {
                     slots.push(state.order.slot());
                 }
             });
@@ -84,7 +90,7 @@ impl Inner {
                 let _still_pending = self.view.synchronize_point(&order, point);
             }
         }
-        for (_, shard) in self.shards.iter() {
+        for (_, shard) in self.owning_shards() {
             shard.with(|state| state.sweep());
         }
     }

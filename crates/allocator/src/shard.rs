@@ -84,6 +84,8 @@ pub(crate) struct ShardState {
     pub(crate) small: Pool,
     pub(crate) large: Pool,
     pub(crate) segments: Vec<Option<Segment>>,
+    /// The blocks without memory, by segment and address.
+    pub(crate) unmapped: BTreeMap<(u32, u64), BlockIndex>,
     pub(crate) limbo: Limbo,
     pub(crate) recent: Recent,
     pub(crate) regulars: Regulars,
@@ -141,6 +143,7 @@ impl ShardState {
             small: Pool::new(),
             large: Pool::new(),
             segments: Vec::new(),
+            unmapped: BTreeMap::new(),
             limbo: Limbo::default(),
             recent: Recent::default(),
             regulars: Regulars::default(),

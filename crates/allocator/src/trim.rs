@@ -42,7 +42,7 @@ impl Inner {
         if self.context.is_blocking_forbidden() {
             return Ok(released);
         }
-        for (_, shard) in self.shards.iter() {
+        for (_, shard) in self.owning_shards() {
             if wanted <= released {
                 break;
             }
@@ -187,6 +187,7 @@ impl ShardState {
     /// Takes out every segment. Those that hold memory are given up without a call; the others are
     /// for the caller to drop, without the lock.
     pub(crate) fn give_up_segments(&mut self) -> Vec<Segment> {
+        self.unmapped.clear();
         let all = self.segments.drain(..).flatten();
         let (idle, held): (Vec<_>, Vec<_>) = all.partition(|segment| segment.pieces.is_empty());
         let _leaked = std::mem::ManuallyDrop::new(held);

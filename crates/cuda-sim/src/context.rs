@@ -185,8 +185,11 @@ impl State {
         if GONE_UNPRUNED < context.gone.len() {
             context.gone.retain(|gone| !observed.covers(gone.0));
         }
-        context.timelines.retain(|&other| other != timeline);
-        context.blocking.retain(|&other| other != timeline);
+        for all in [&mut context.timelines, &mut context.blocking] {
+            if let Some(position) = all.iter().position(|&other| other == timeline) {
+                all.remove(position);
+            }
+        }
         if unseen {
             context.gone.push((epoch, stream.clock, stream.kind.is_blocking()));
         }

@@ -8,13 +8,12 @@ use crate::error::{DriverError, Error};
 use crate::event_pool::EventPool;
 use crate::fence::{Fence, FenceTimer};
 use crate::graph::Grave;
+use crate::known_streams::KnownStreams;
 use crate::observe::Reached;
 use crate::order::Registry;
 use crate::stream::{PerThreadStream, Stream, StreamOptions};
 use crate::stream_core::{StreamCore, StreamHandle, StreamKind, StreamTraits};
-use crate::sync::{
-    Arc, AtomicBool, AtomicUsize, Mutex, Ordering, ThreadId, Weak, current_thread, lock,
-};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Weak, current_thread, lock};
 use crate::timekeeper::Timekeeper;
 
 /// A context: where streams, events and memory are made. Clones are the same context.
@@ -35,7 +34,7 @@ pub(crate) struct ContextCore {
     id: u64,
     pub(crate) pool: Arc<EventPool>,
     pub(crate) times: Timekeeper,
-    streams: Mutex<Streams>,
+    streams: Mutex<KnownStreams>,
     /// Captures that were begun through us and have not ended.
     pub(crate) captures: AtomicUsize,
     synchronous: AtomicBool,
@@ -45,13 +44,6 @@ pub(crate) struct ContextCore {
     orphans: Mutex<Vec<Fence>>,
     /// What destroyed graphs still hold.
     graves: Mutex<Vec<Grave>>,
-}
-
-#[derive(Debug, Default)]
-struct Streams {
-    by_id: HashMap<u64, Weak<StreamHandle>>,
-    legacy: Weak<StreamHandle>,
-    per_thread: HashMap<ThreadId, Weak<StreamHandle>>,
 }
 
 /// Orphans asked at one time.
@@ -104,7 +96,7 @@ impl ContextCore {
 
     /// Asks a bounded number of fences that nobody else asks, and lets go of what is done.
     pub(crate) fn sweep(&self) -> Result<(), Error> {
-        drop(self.living_streams());
+        lock(&self.streams).forget_gone_now_and_then();
         let asked: Vec<Fence> = lock(&self.orphans)
             .iter()
             .filter(|fence| !fence.is_known_complete())
@@ -166,14 +158,7 @@ impl ContextCore {
     }
 
     fn living_streams(&self) -> Vec<Arc<StreamHandle>> {
-        let mut streams = lock(&self.streams);
-        streams.by_id.retain(|_, stream| 0 < stream.strong_count());
-        streams.per_thread.retain(|_, stream| 0 < stream.strong_count());
-        let mut living: Vec<_> = streams.by_id.values().filter_map(Weak::upgrade).collect();
-        living.extend(streams.legacy.upgrade());
-        let mine = streams.per_thread.get(&current_thread().id());
-        living.extend(mine.and_then(Weak::upgrade));
-        living
+        lock(&self.streams).living()
     }
 
     /// An observer is about to be told of a stream.

@@ -60,6 +60,7 @@ mod fence_list;
 mod future;
 mod gates;
 mod graph;
+mod known_streams;
 pub mod launch;
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -18,6 +18,10 @@ const LARGE_GROWTH: u64 = 2 << 20;
 /// going back. Measured on recorded traces: with one piece a growth, reserved memory stood 5 to
 /// 20 % above the page floor; with these figures, within 2 %.
 const PIECES_TO_A_GROWTH: u64 = 16;
+/// So many segments each get addresses for the whole device; of twice as many those above get half
+/// of that, and so on. A device has addresses for some hundred times its memory, and a program with
+/// a stream for each of its thousand requests wants a segment for each.
+const WHOLE_SPANS_MAX: usize = 16;
 /// A piece is at most this large, unless set otherwise.
 const PIECE_BYTES_MAX: u64 = 8 << 20;
 
@@ -26,9 +30,11 @@ const PIECE_BYTES_MAX: u64 = 8 << 20;
 pub struct VmmSource {
     context: Context,
     granularity: u64,
-    /// Addresses to reserve for a segment: what the whole device could fill.
+    /// The most addresses to reserve for a segment: what the whole device could fill.
     span: u64,
     piece_bytes_max: u64,
+    /// Held by every segment's addresses.
+    segments: Arc<()>,
 }
 
 impl VmmSource {
@@ -43,7 +49,15 @@ impl VmmSource {
         let granularity = PhysicalMemory::granularity(context)?;
         let span = context.device().total_bytes()?.next_multiple_of(granularity);
         let piece_bytes_max = PIECE_BYTES_MAX;
-        Ok(Some(Self { context: context.clone(), granularity, span, piece_bytes_max }))
+        let (context, segments) = (context.clone(), Arc::new(()));
+        Ok(Some(Self { context, granularity, span, piece_bytes_max, segments }))
+    }
+
+    /// How many addresses the next segment gets, if it needs no more.
+    fn next_span(&self) -> u64 {
+        let segments = Arc::strong_count(&self.segments) - 1;
+        let halvings = (segments / WHOLE_SPANS_MAX + 1).ilog2();
+        (self.span >> halvings).next_multiple_of(self.granularity)
     }
 
     /// The same source with another largest piece: larger ones make growth cheaper (about 0.1 ms
@@ -62,19 +76,20 @@ impl Source for VmmSource {
 
     fn open(&self, _kind: PoolKind, bytes: u64) -> Result<Arc<dyn Region>, SourceError> {
         let least = bytes.next_multiple_of(self.granularity);
-        let mut span = self.span.max(least);
+        let mut span = self.next_span().max(least);
         loop {
             match AddressRange::reserve(&self.context, span, self.granularity) {
                 Ok(range) => {
                     let stuck = Mutex::new(Vec::new());
-                    let addresses = Arc::new(Addresses { range, stuck });
+                    let _segment = Arc::clone(&self.segments);
+                    let addresses = Arc::new(Addresses { range, stuck, _segment });
                     return Ok(Arc::new(VmmRegion {
                         context: self.context.clone(),
                         addresses,
                         granularity: self.granularity,
                     }));
                 }
-                // Addresses run short with very many streams: smaller segments do too.
+                // Addresses run short, also because others reserve some: smaller segments do too.
                 Err(error) if span / 2 < least => return Err(source_error(error, least)),
                 Err(_) => span = (span / 2).next_multiple_of(self.granularity),
             }
@@ -116,6 +131,8 @@ struct Addresses {
     range: AddressRange,
     /// Offset and bytes of mappings whose piece is gone.
     stuck: Mutex<Vec<(u64, u64)>>,
+    /// Counts it among the segments that there are.
+    _segment: Arc<()>,
 }
 
 impl Addresses {
@@ -194,5 +211,34 @@ impl Drop for VmmPiece {
     fn drop(&mut self) {
         // A drop has nobody to tell; the context counts the errors of its destructors.
         let _untold = self.give_back();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use cuda_sim::{Machine, Schedule};
+    use streams::Driver;
+
+    use super::{PoolKind, Source, VmmSource, WHOLE_SPANS_MAX};
+
+    /// Was: each segment got addresses for the whole device, and the 301st none at all.
+    #[test]
+    fn tens_of_thousands_of_segments_find_addresses() {
+        let machine = Machine::builder().schedule(Schedule::Eager).build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let source = VmmSource::new(&context).unwrap().unwrap();
+        let open = |bytes| source.open(PoolKind::Small, bytes).unwrap();
+        let mut regions: Vec<_> = (0..50_000).map(|_| open(512)).collect();
+        let whole = regions.iter().take_while(|region| region.span() == source.span).count();
+        assert_eq!(whole, WHOLE_SPANS_MAX);
+        assert!(regions.iter().all(|region| 16 * source.granularity <= region.span()));
+        let large = open(source.span / 2);
+        assert_eq!(large.span(), source.span / 2, "what is asked for is had at any time");
+        regions.truncate(WHOLE_SPANS_MAX);
+        assert_eq!(open(512).span(), (source.span / 2).next_multiple_of(source.granularity));
+        drop((regions, large));
+        assert_eq!(open(512).span(), source.span);
     }
 }

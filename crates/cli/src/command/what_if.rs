@@ -24,6 +24,8 @@ use crate::trace_file::read_kind;
 /// Operations up to which Wellspring's allocator is run under every policy. Beyond, and where
 /// settings are named, it is run under the default one alone.
 const ALL_POLICIES_OPERATIONS_MAX: usize = 400_000;
+/// The same for streams, of each of which the allocator keeps an account.
+const ALL_POLICIES_STREAMS_MAX: usize = 4096;
 
 /// What `what-if` is told.
 #[derive(Debug, Args)]
@@ -166,7 +168,8 @@ fn wellspring_rows(case: &Case, question: &Question, bars: Bars) -> Result<Vec<R
         ("policy:pytorch", Policy::PyTorch, SourceName::Vmm),
         ("policy:default,source:plain", Policy::Default, SourceName::Plain),
     ];
-    let is_long = ALL_POLICIES_OPERATIONS_MAX < case.operations().list.len();
+    let is_long = ALL_POLICIES_OPERATIONS_MAX < case.operations().list.len()
+        || ALL_POLICIES_STREAMS_MAX < plan.stream_count;
     let count = if is_long || !question.settings.is_empty() { 1 } else { ways.len() };
     let mut rows = Vec::new();
     for (name, policy, source) in ways.into_iter().take(count) {

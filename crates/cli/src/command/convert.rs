@@ -56,7 +56,11 @@ pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
         Ok(left_out) => left_out,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Ending::Done),
         Err(error) => {
-            let output = shown(&arguments.output);
+            let output = if arguments.output == Path::new(STANDARD_OUTPUT) {
+                String::from("the standard output")
+            } else {
+                shown(&arguments.output)
+            };
             return Err(Failure::faulty(format_args!("{output} cannot be written: {error}")));
         }
     };

@@ -174,6 +174,57 @@ impl Spare {
     }
 }
 
+/// What the owner of an allocated block has, as a free finds it.
+///
+/// A free that is to be told to an observer first differs from one that is not by this alone: so
+/// the question costs a free nothing that it does not ask anyway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Handle {
+    Block,
+    /// It has been turned into numbers, to be taken back once.
+    Raw,
+    /// The same, and its free is to be told.
+    ToldBlock,
+    ToldRaw,
+}
+
+impl Handle {
+    #[inline]
+    pub(crate) fn of(is_raw: bool) -> Self {
+        if is_raw { Self::Raw } else { Self::Block }
+    }
+
+    /// The same block, whose free is to be told.
+    pub(crate) fn told(self) -> Self {
+        match self {
+            Self::Block | Self::ToldBlock => Self::ToldBlock,
+            Self::Raw | Self::ToldRaw => Self::ToldRaw,
+        }
+    }
+
+    /// The same block, in numbers.
+    pub(crate) fn raw(self) -> Self {
+        match self {
+            Self::Block | Self::Raw => Self::Raw,
+            Self::ToldBlock | Self::ToldRaw => Self::ToldRaw,
+        }
+    }
+
+    /// The same block, in numbers no more.
+    pub(crate) fn block(self) -> Self {
+        match self {
+            Self::Block | Self::Raw => Self::Block,
+            Self::ToldBlock | Self::ToldRaw => Self::ToldBlock,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_raw(self) -> bool {
+        matches!(self, Self::Raw | Self::ToldRaw)
+    }
+}
+
 /// One block: a range of addresses inside a segment.
 ///
 /// Two cache lines: what a cached request and its free touch, then the links.
@@ -198,8 +249,8 @@ pub(crate) struct BlockRecord {
     pub(crate) state: State,
     /// The pool its segment serves.
     pub(crate) kind: PoolKind,
-    /// Whether its handle has been turned into numbers, to be taken back once.
-    pub(crate) is_raw: bool,
+    /// What its owner has, and whether somebody is to be told of its free.
+    pub(crate) handle: Handle,
     /// Which regulars of the shard use it, if it has no list of uses.
     pub(crate) regulars: RegularSet,
     pub(crate) segment: u32,
@@ -228,7 +279,7 @@ impl BlockRecord {
             hold_count: 0,
             state: State::Vacant,
             kind: PoolKind::Small,
-            is_raw: false,
+            handle: Handle::Block,
             regulars: RegularSet::EMPTY,
             segment: 0,
             previous: Link::NONE,

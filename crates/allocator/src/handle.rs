@@ -294,7 +294,8 @@ impl Block {
         };
         let Owned { shard, name } = *ManuallyDrop::new(owned);
         let (token, last) = shard.with(|state| {
-            state.arena.at_mut(name.index()).is_raw = true;
+            let record = state.arena.at_mut(name.index());
+            record.handle = record.handle.raw();
             let token = RawBlock::token(state.kept().identity(), state.slot, name);
             (token, state.let_go())
         });
@@ -318,7 +319,7 @@ impl Block {
             }
             // The raw parts work once.
             let record = state.arena.get_mut(name.index())?;
-            record.is_raw = false;
+            record.handle = record.handle.block();
             let sizes = (record.size, record.requested);
             state.keep();
             Some(sizes)

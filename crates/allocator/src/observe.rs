@@ -22,7 +22,7 @@ use streams::order::StreamSlot;
 use streams::{Context, StreamOrder, Used};
 
 use crate::allocator::{Allocator, Inner};
-use crate::block::{BlockName, State};
+use crate::block::{BlockName, Handle, State};
 use crate::bytes::round_up;
 use crate::config::Config;
 use crate::error::AllocError;
@@ -266,7 +266,10 @@ impl Inner {
             None => self.serve_otherwise(&request),
         };
         match &served {
-            Ok((_, taken)) => self.tell_allocated(place, &request, (*taken, step.get())),
+            Ok((owner, taken)) => {
+                self.mark_told(*owner, taken.name);
+                self.tell_allocated(place, &request, (*taken, step.get()));
+            }
             Err(AllocError::OutOfMemory(_)) => {
                 let stream = order.id();
                 self.tell(Some(place), || What::OutOfMemory { requested: bytes, stream });
@@ -274,6 +277,16 @@ impl Inner {
             Err(_) => {}
         }
         served
+    }
+
+    /// The free of a block that was just handed out is to be told, if anybody watches.
+    fn mark_told(&self, owner: StreamSlot, name: BlockName) {
+        if let Some(shard) = self.shards.get(owner).filter(|_| self.watch.is_on()) {
+            shard.with(|state| {
+                let record = state.arena.at_mut(name.index());
+                record.handle = record.handle.told();
+            });
+        }
     }
 
     /// Tells what `what` makes, if anybody watches.
@@ -321,7 +334,7 @@ impl Inner {
         &self,
         place: Option<Place>,
         shard: &Shard,
-        (name, address, is_raw): (BlockName, Option<u64>, bool),
+        (name, address, handle): (BlockName, Option<u64>, Handle),
     ) {
         if !self.watch.is_on() {
             return;
@@ -331,7 +344,7 @@ impl Inner {
             let same = record.generation == name.generation()
                 && record.state == State::Allocated
                 && address.is_none_or(|address| record.address == address)
-                && record.is_raw == is_raw;
+                && record.handle == handle;
             same.then_some((record.address, record.size))
         });
         if let Some((address, size)) = range {

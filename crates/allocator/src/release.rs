@@ -11,7 +11,7 @@ use streams::order::{Frontier, Point, StreamSlot};
 use streams::{Fence, StreamOrder};
 
 use crate::allocator::Inner;
-use crate::block::{BlockIndex, BlockName, State, Uses};
+use crate::block::{BlockIndex, BlockName, Handle, State, Uses};
 use crate::config::Sabotage;
 use crate::error::FreeError;
 use crate::handle::RawBlock;
@@ -67,11 +67,7 @@ impl Shard {
             return Plan::Done;
         }
         self.with(|state| {
-            if state.is_watched() {
-                // Not begun: it is to be told first.
-                return Plan::Fence;
-            }
-            let plan = state.begin_free(name, State::Allocated, false);
+            let plan = state.begin_free(name, State::Allocated, Handle::Block);
             if let Plan::Done = plan { state.let_go().map_or(plan, Plan::Last) } else { plan }
         })
     }
@@ -96,9 +92,10 @@ impl Shard {
         }
         let allocator = self.kept();
         let mut plan = plan;
-        if allocator.watch.is_on() {
-            allocator.tell_freed(place, self, (name, None, false));
-            plan = self.with(|state| state.begin_free(name, State::Allocated, false));
+        if matches!(plan, Plan::Missing) && allocator.watch.is_on() {
+            // Not begun: it is told first.
+            allocator.tell_freed(place, self, (name, None, Handle::ToldBlock));
+            plan = self.with(|state| state.begin_free(name, State::Allocated, Handle::ToldBlock));
         }
         let outcome = match plan {
             Plan::Done | Plan::Last(_) => Ok(()),
@@ -134,17 +131,23 @@ impl Inner {
         let Some(shard) = self.shards.at(slot) else {
             return Err(FreeError::NotAllocated { address });
         };
-        if self.watch.is_on() {
-            self.tell_freed(Some(place), shard, (name, Some(address), true));
+        match shard.with(|state| state.begin_free_raw(name, address, Handle::Raw)) {
+            Plan::Done | Plan::Last(_) => Ok(()),
+            Plan::Fence => self.finish_free(shard, name),
+            Plan::Missing => self.free_told_raw(shard, (name, address), place),
         }
-        let plan = shard.with(|state| {
-            match state.arena.get(name.index()) {
-                Some(record) if record.address == address => {}
-                _ => return Plan::Missing,
-            }
-            state.begin_free(name, State::Allocated, true)
-        });
-        match plan {
+    }
+
+    /// The same of a block whose free is to be told, if there is one.
+    #[cold]
+    fn free_told_raw(
+        &self,
+        shard: &Shard,
+        (name, address): (BlockName, u64),
+        place: Place,
+    ) -> Result<(), FreeError> {
+        self.tell_freed(Some(place), shard, (name, Some(address), Handle::ToldRaw));
+        match shard.with(|state| state.begin_free_raw(name, address, Handle::ToldRaw)) {
             Plan::Done | Plan::Last(_) => Ok(()),
             Plan::Fence => self.finish_free(shard, name),
             Plan::Missing => Err(FreeError::NotAllocated { address }),
@@ -166,7 +169,7 @@ impl Inner {
             let size = record.size;
             state.unpend(size);
             state.held -= size;
-            state.begin_free(name, State::Held, false)
+            state.begin_free(name, State::Held, Handle::Block)
         });
         if let Plan::Fence = plan
             && self.finish_free(shard, name).is_err()
@@ -233,13 +236,23 @@ impl Inner {
 }
 
 impl ShardState {
+    /// As [`Self::begin_free`], of a block that was handed out as numbers.
+    #[inline(always)]
+    fn begin_free_raw(&mut self, name: BlockName, address: u64, handle: Handle) -> Plan {
+        match self.arena.get(name.index()) {
+            Some(record) if record.address == address => {}
+            _ => return Plan::Missing,
+        }
+        self.begin_free(name, State::Allocated, handle)
+    }
+
     /// The first half of a free, under the lock. Always in line: a call of it costs a cached pair
     /// a tenth of its instructions.
     #[inline(always)]
-    fn begin_free(&mut self, name: BlockName, expected: State, is_raw: bool) -> Plan {
+    fn begin_free(&mut self, name: BlockName, expected: State, handle: Handle) -> Plan {
         let Some(record) = self.arena.get_mut(name.index()) else { return Plan::Missing };
         let same = record.generation == name.generation() && record.state == expected;
-        if !same || record.is_raw != is_raw {
+        if !same || record.handle != handle {
             return Plan::Missing;
         }
         let size = record.size;
@@ -309,7 +322,7 @@ impl ShardState {
     #[cold]
     fn keep_held(&mut self, block: BlockIndex) {
         let record = self.arena.at_mut(block);
-        record.is_raw = false;
+        record.handle = Handle::Block;
         record.set_state(State::Held);
         let size = record.size;
         self.pend(size);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use streams::StreamOrder;
 use streams::order::{Point, StreamSlot};
 
-use crate::block::{BlockIndex, BlockName, BlockRecord, State};
+use crate::block::{BlockIndex, BlockName, BlockRecord, Handle, State};
 use crate::bytes::round_up;
 use crate::carve::requirements;
 use crate::config::Sabotage;
@@ -257,7 +257,7 @@ impl ShardState {
         record.set_state(State::Allocated);
         record.home = home;
         record.requested = requested;
-        record.is_raw = is_raw;
+        record.handle = Handle::of(is_raw);
         record.forget_foreign();
         let taken = Taken {
             name: BlockName::new(block, record.generation),

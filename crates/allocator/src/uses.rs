@@ -59,7 +59,7 @@ impl ShardState {
             record.generation == name.generation()
                 && record.state == State::Allocated
                 && record.address == address
-                && record.is_raw
+                && record.handle.is_raw()
         })
     }
 }

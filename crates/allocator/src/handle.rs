@@ -335,7 +335,7 @@ impl Block {
         let Some((shard, name)) = self.place() else { return };
         let named = Named { block: name.index(), address: self.address, place };
         // The handle is there, so the block is.
-        shard.kept().note_whole_otherwise(shard, named, order, |_| true);
+        shard.kept().note_whole(shard, named, order, |_| true);
     }
 
     /// Changes what is noted of the use by one stream, and tells it.

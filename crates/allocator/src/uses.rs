@@ -30,16 +30,26 @@ impl Allocator {
         }
         let (slot, name) = raw.names(self.inner.identity())?;
         let address = raw.address;
-        let is_there = |state: &ShardState| state.has_raw(name, address);
-        let named = Named { block: name.index(), address, place: Location::caller() };
         if self.inner.context.is_forked() {
             // The lock may be held for ever in a fork.
             return Ok(());
         }
-        let shard = self.inner.shards.at(slot);
+        let Some(shard) = self.inner.shards.at(slot) else {
+            return Err(FreeError::NotAllocated { address });
+        };
+        let (block, order) = (name.index(), stream.order());
         let is_noted = shard
-            .is_some_and(|shard| self.inner.note_whole(shard, named, stream.order(), is_there));
-        if is_noted { Ok(()) } else { Err(FreeError::NotAllocated { address }) }
+            .with_uses(|state| state.has_raw(name, address) && state.note_regular(block, order));
+        if is_noted {
+            return Ok(());
+        }
+        let is_there = |state: &ShardState| state.has_raw(name, address);
+        let named = Named { block, address, place: Location::caller() };
+        if self.inner.note_whole(shard, named, order, is_there) {
+            Ok(())
+        } else {
+            Err(FreeError::NotAllocated { address })
+        }
     }
 }
 
@@ -65,30 +75,12 @@ impl ShardState {
 }
 
 impl Inner {
-    /// Notes that `order` uses a block until its free, as a whole, and tells whoever watches; no
-    /// if `is_there` says that there is no such block.
-    #[inline]
-    pub(crate) fn note_whole(
-        &self,
-        shard: &Shard,
-        named: Named,
-        order: &StreamOrder,
-        is_there: impl Fn(&ShardState) -> bool,
-    ) -> bool {
-        let noted = shard.with_uses(|state| {
-            if is_there(state) { Some(state.note_regular(named.block, order)) } else { None }
-        });
-        match noted {
-            Some(true) => true,
-            Some(false) => self.note_whole_otherwise(shard, named, order, is_there),
-            None => false,
-        }
-    }
-
-    /// The same where one bit of the block's record does not say it. Nor does it where somebody
-    /// watches: a watched allocator has no regulars, so that only this way has to tell.
+    /// Notes that `order` uses a block until its free, as a whole, where one bit of the block's record
+    /// does not say it, and tells whoever watches; no if `is_there` says that there is no such block.
+    /// One bit never does where somebody watches: a watched allocator has no regulars, so that only
+    /// this way has to tell.
     #[cold]
-    pub(crate) fn note_whole_otherwise(
+    pub(crate) fn note_whole(
         &self,
         shard: &Shard,
         named: Named,

@@ -17,7 +17,7 @@ const DICT: u32 = 5 << TAG_SHIFT;
 const ODD: u32 = 6 << TAG_SHIFT;
 
 /// A value, or nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Packed(u32);
 
 impl Packed {

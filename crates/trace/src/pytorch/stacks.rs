@@ -158,7 +158,23 @@ pub(crate) struct StacksBuilder {
 impl StacksBuilder {
     /// The number of a frame. Nothing comes of the one that would be too many for 32 bits.
     pub(crate) fn add_frame(&mut self, file: &str, line: u32, name: &str) -> Option<u32> {
-        let frame = StoredFrame { file: self.texts.add(file)?, line, name: self.texts.add(name)? };
+        let (file, name) = (self.texts.add(file)?, self.texts.add(name)?);
+        self.add_numbered_frame(file, line, name)
+    }
+
+    /// The number of a text of frames. Nothing comes of the one that would be too many.
+    pub(crate) fn add_text(&mut self, text: &str) -> Option<TextId> {
+        self.texts.add(text)
+    }
+
+    /// The number of a frame whose texts have their numbers already.
+    pub(crate) fn add_numbered_frame(
+        &mut self,
+        file: TextId,
+        line: u32,
+        name: TextId,
+    ) -> Option<u32> {
+        let frame = StoredFrame { file, line, name };
         add(&mut self.stacks.frames, &mut self.frame_numbers, frame)
     }
 

@@ -251,3 +251,21 @@ fn pools_of_entries_keep_all_64_bits_of_their_ids() {
     assert_eq!(trace.entries()[0].pool, trace.entries()[3].pool);
     assert!(trace.entries()[6].pool.unwrap().index() < snapshot.pools.count());
 }
+
+/// Was: a setting that is not a number made a snapshot that does not equal itself; so are written
+/// the floats of Python, big end first.
+#[test]
+fn settings_that_are_no_numbers_are_passed_over() {
+    for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let float = Py::Raw([&b"G"[..], &odd.to_be_bytes()].concat());
+        let settings = vec![("garbage_collection_threshold", float.clone()), ("a_new_one", float)];
+        let snapshot = read_top(vec![
+            ("segments", Py::List(vec![])),
+            ("allocator_settings", Py::Dict(settings)),
+        ]);
+        assert_eq!(snapshot, snapshot.clone());
+        assert_eq!(snapshot.passed_over_count, 2);
+        let settings = snapshot.allocator_settings.unwrap();
+        assert_eq!((settings.garbage_collection_threshold, settings.others.len()), (None, 0));
+    }
+}

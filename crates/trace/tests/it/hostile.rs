@@ -1,5 +1,7 @@
 //! Files that mean harm: calls, bombs, lies about lengths. All are refused, and cheaply.
 
+use std::time::{Duration, Instant};
+
 use trace::pytorch::ReadError;
 
 use crate::pickle::{Py, entry, pickle, pickle_as, raw, read_bytes, refusal, segment, snapshot};
@@ -343,4 +345,67 @@ fn a_file_as_python_writes_it_may_end_or_change_at_any_byte() {
             }
         }
     }
+}
+
+/// Asserts that `read` takes about as long for what is long as for what is short: 20 times, where
+/// it would be hundreds if each of those that share it cost its length.
+fn check_shared_costs_once(read: impl Fn(usize), long: usize) {
+    let timed = |length| {
+        let start = Instant::now();
+        read(length);
+        start.elapsed()
+    };
+    let (short, long) = (timed(100), timed(long));
+    assert!(long < 20 * short + Duration::from_secs(1), "{long:?}, but {short:?} where short");
+}
+
+/// Was: a text of 60 kB was looked up anew for each entry, frame and action that shares it, so
+/// that a small file took minutes.
+#[test]
+fn a_long_text_that_all_share_is_looked_up_once() {
+    const COUNT: usize = 20_000;
+    let read = |length: usize| {
+        // Item 0 of the memo is the text.
+        let head = [&b"X"[..], &u32::try_from(length).unwrap().to_le_bytes()].concat();
+        let text = [&head[..], &b"x".repeat(length), b"\x940"].concat();
+        let texts = b"\x8c\x0duser_metadatah\0\x8c\x0fcompile_contexth\0";
+        let frames = b"\x8c\x06frames](}(\x8c\x08filenameh\0\x8c\x04nameh\0ue";
+        let entry = [&b"}(\x8c\x06actionh\0"[..], texts, frames, b"u"].concat();
+        let annotation = b"}(\x8c\x04nameh\0\x8c\x05stage\x8c\x05STARTu";
+        let traces = [&text[..], b"](](", &entry.repeat(COUNT), b"ee"].concat();
+        let annotations = [&b"]("[..], &annotation.repeat(COUNT), b"e"].concat();
+        let snapshot = read_bytes(&pickle(&Py::Dict(vec![
+            ("segments", Py::List(vec![])),
+            ("device_traces", Py::Raw(traces)),
+            ("external_annotations", Py::Raw(annotations)),
+        ])))
+        .unwrap();
+        assert_eq!((snapshot.device_traces[0].len(), snapshot.annotations.len()), (COUNT, COUNT));
+        assert_eq!((snapshot.texts.count(), snapshot.stacks.frame_count()), (1, 1));
+        assert_eq!(snapshot.unknown_actions, [("x".repeat(length), COUNT)]);
+    };
+    check_shared_costs_once(read, 60_000);
+}
+
+/// Was: the table of a setting was made anew for each of the pairs that share it.
+#[test]
+fn a_setting_that_is_given_often_is_made_once() {
+    const COUNT: usize = 20_000;
+    let read = |length: usize| {
+        let table = [&b"}\x94("[..], &b"\x8c\x0216K\x01".repeat(length), b"u0"].concat();
+        let table_again = b"\x8c\x18roundup_power2_divisionsh\0".repeat(COUNT);
+        let head = [&b"X"[..], &u32::try_from(length).unwrap().to_le_bytes()].concat();
+        let text = [&head[..], &b"x".repeat(length), b"\x940"].concat();
+        let text_again = b"\x8c\x17PYTORCH_CUDA_ALLOC_CONFh\x01h\x01h\x01".repeat(COUNT);
+        let settings = [&table[..], &text, b"}(", &table_again, &text_again, b"u"].concat();
+        let snapshot = read_bytes(&pickle(&Py::Dict(vec![
+            ("segments", Py::List(vec![])),
+            ("allocator_settings", Py::Raw(settings)),
+        ])))
+        .unwrap();
+        let settings = snapshot.allocator_settings.unwrap();
+        assert_eq!(settings.roundup_power2_divisions.len(), length);
+        assert_eq!(settings.configuration.unwrap().len(), length);
+    };
+    check_shared_costs_once(read, 20_000);
 }

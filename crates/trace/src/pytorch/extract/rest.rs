@@ -116,35 +116,41 @@ impl Extractor {
         Ok(flags)
     }
 
-    /// The settings, and how many are not kept.
+    /// The settings, and how many are not kept. What takes time is done for the last of equal keys
+    /// only: a file may have a million of them that share one value.
     pub(super) fn settings(&self, dict: u32) -> (AllocatorSettings, usize) {
         let mut settings = AllocatorSettings::default();
         let mut passed_over_count = 0;
+        let (mut configuration, mut divisions) = (None, None);
         for &(key, value) in self.pairs(dict) {
             match (key, value) {
                 (Value::Word(Word::Configuration), Value::Word(_) | Value::Text(_)) => {
-                    settings.configuration = self.text(value);
+                    configuration = Some(value);
                 }
                 (Value::Word(Word::MaxSplitSize), Value::Int(bytes)) => {
                     settings.max_split_bytes = u64::try_from(bytes).ok();
                 }
-                (Value::Word(Word::GarbageCollectionThreshold), Value::Float(threshold)) => {
+                (Value::Word(Word::GarbageCollectionThreshold), Value::Float(threshold))
+                    if threshold.is_finite() =>
+                {
                     settings.garbage_collection_threshold = Some(threshold);
                 }
                 (Value::Word(Word::ExpandableSegments), Value::Bool(expandable)) => {
                     settings.expandable_segments = Some(expandable);
                 }
-                (Value::Word(Word::RoundupPower2Divisions), Value::Dict(divisions)) => {
-                    settings.roundup_power2_divisions = self.divisions(divisions);
+                (Value::Word(Word::RoundupPower2Divisions), Value::Dict(dict)) => {
+                    divisions = Some(dict);
                 }
+                _ if OTHER_SETTINGS_MAX <= settings.others.len() => passed_over_count += 1,
                 _ => match self.text(key).zip(self.setting_value(value)) {
-                    Some(other) if settings.others.len() < OTHER_SETTINGS_MAX => {
-                        settings.others.push(other);
-                    }
-                    Some(_) | None => passed_over_count += 1,
+                    Some(other) => settings.others.push(other),
+                    None => passed_over_count += 1,
                 },
             }
         }
+        settings.configuration = configuration.and_then(|text| self.text(text));
+        settings.roundup_power2_divisions =
+            divisions.map(|dict| self.divisions(dict)).unwrap_or_default();
         (settings, passed_over_count)
     }
 
@@ -153,7 +159,8 @@ impl Extractor {
             Value::None => SettingValue::Nothing,
             Value::Bool(value) => SettingValue::Bool(value),
             Value::Int(value) => SettingValue::Integer(value),
-            Value::Float(value) => SettingValue::Float(value),
+            Value::Float(value) if value.is_finite() => SettingValue::Float(value),
+            Value::Float(_) => return None,
             value => SettingValue::Text(self.text(value)?),
         })
     }

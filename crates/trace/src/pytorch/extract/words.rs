@@ -1,5 +1,6 @@
 //! Texts, call stacks, pools and the names of unknown actions, each numbered once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::pytorch::entry::Action;
@@ -15,6 +16,8 @@ use crate::pytorch::word::Word;
 const UNKNOWN_ACTIONS_MAX: usize = 1000;
 /// The name for all that are more.
 const MORE_ACTIONS: &str = "(others)";
+/// Texts longer than this are looked up once, by their number: a file may name one in each entry.
+const LONG_TEXT_BYTES: usize = 64;
 /// The most frames of a stack that are kept, the innermost ones.
 const FRAMES_MAX: usize = 10_000;
 
@@ -29,8 +32,12 @@ pub(super) struct Words {
     /// The stack of other lists.
     stack_of_list: HashMap<u32, Option<StackId>>,
     frame_of_dict: HashMap<u32, Option<u32>>,
+    /// Long texts that were looked up among those of entries, and among those of frames.
+    long_texts: HashMap<Packed, Option<TextId>>,
+    long_frame_texts: HashMap<Packed, Option<TextId>>,
     unknown_actions: Vec<(String, usize)>,
     unknown_numbers: HashMap<String, u16>,
+    long_unknown: HashMap<Packed, u16>,
 }
 
 impl Words {
@@ -87,8 +94,10 @@ impl Words {
                 }
             }
         }
-        let text = |text| String::from_utf8_lossy(bytes(text, heap));
-        let frame = self.stacks.add_frame(&text(file), line, &text(name));
+        let Self { stacks, long_frame_texts, .. } = self;
+        let mut add = |text| numbered(text, heap, long_frame_texts, |text| stacks.add_text(text));
+        let texts = add(file).zip(add(name));
+        let frame = texts.and_then(|(file, name)| stacks.add_numbered_frame(file, line, name));
         self.frame_of_dict.insert(dict, frame);
         frame
     }
@@ -104,7 +113,8 @@ impl Words {
 
     /// A text that must be there; an empty one if it is not.
     pub(super) fn name(&mut self, text: Packed, heap: &Heap) -> Option<TextId> {
-        self.texts.add(&String::from_utf8_lossy(bytes(text, heap)))
+        let Self { texts, long_texts, .. } = self;
+        numbered(text, heap, long_texts, |text| texts.add(text))
     }
 
     /// The number of a pool.
@@ -115,18 +125,13 @@ impl Words {
 
     /// Counts an action that is not known.
     pub(super) fn unknown_action(&mut self, name: Packed, heap: &Heap) -> Action {
-        let mut name = String::from_utf8_lossy(bytes(name, heap));
-        let is_full = UNKNOWN_ACTIONS_MAX <= self.unknown_actions.len();
-        if is_full && !self.unknown_numbers.contains_key(name.as_ref()) {
-            name = MORE_ACTIONS.into();
-        }
-        let number = match self.unknown_numbers.get(name.as_ref()) {
+        let number = match self.long_unknown.get(&name) {
             Some(number) => *number,
             None => {
-                let number = self.unknown_actions.len();
-                let number = u16::try_from(number).expect("the number of names is limited");
-                self.unknown_actions.push((name.clone().into_owned(), 0));
-                self.unknown_numbers.insert(name.into_owned(), number);
+                let number = self.unknown_number(String::from_utf8_lossy(bytes(name, heap)));
+                if LONG_TEXT_BYTES < bytes(name, heap).len() {
+                    self.long_unknown.insert(name, number);
+                }
                 number
             }
         };
@@ -136,12 +141,41 @@ impl Words {
         Action::Other(number)
     }
 
+    fn unknown_number(&mut self, mut name: Cow<'_, str>) -> u16 {
+        let is_full = UNKNOWN_ACTIONS_MAX <= self.unknown_actions.len();
+        if is_full && !self.unknown_numbers.contains_key(name.as_ref()) {
+            name = MORE_ACTIONS.into();
+        }
+        if let Some(number) = self.unknown_numbers.get(name.as_ref()) {
+            return *number;
+        }
+        let number = self.unknown_actions.len();
+        let number = u16::try_from(number).expect("the number of names is limited");
+        self.unknown_actions.push((name.clone().into_owned(), 0));
+        self.unknown_numbers.insert(name.into_owned(), number);
+        number
+    }
+
     pub(super) fn build_into(self, snapshot: &mut Snapshot) {
         snapshot.texts = self.texts.build();
         snapshot.stacks = self.stacks.build();
         snapshot.pools = self.pools.build();
         snapshot.unknown_actions = self.unknown_actions;
     }
+}
+
+/// The number that `add` gives to a text, which it is asked for once if the text is long.
+fn numbered(
+    text: Packed,
+    heap: &Heap,
+    long: &mut HashMap<Packed, Option<TextId>>,
+    add: impl FnOnce(&str) -> Option<TextId>,
+) -> Option<TextId> {
+    let bytes = bytes(text, heap);
+    if bytes.len() <= LONG_TEXT_BYTES {
+        return add(&String::from_utf8_lossy(bytes));
+    }
+    *long.entry(text).or_insert_with(|| add(&String::from_utf8_lossy(bytes)))
 }
 
 fn bytes(text: Packed, heap: &Heap) -> &[u8] {

@@ -15,9 +15,8 @@ const LIMITS: ReadOptions =
     ReadOptions { decompressed_bytes_max: 1 << 22, memory_bytes_max: 1 << 24 };
 
 /// Where each input stands in turn; in `TMPDIR`, which had best be in memory.
-static PATH: LazyLock<PathBuf> = LazyLock::new(|| {
-    std::env::temp_dir().join(format!("trace-fuzz-{}", std::process::id()))
-});
+static PATH: LazyLock<PathBuf> =
+    LazyLock::new(|| std::env::temp_dir().join(format!("trace-fuzz-{}", std::process::id())));
 
 fuzz_target!(|bytes: &[u8]| {
     fs::write(&*PATH, bytes).expect("the folder for temporary files takes files");

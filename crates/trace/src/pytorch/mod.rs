@@ -5,7 +5,7 @@
 //! opcodes over the flat `heap` (`entry_run` takes whole trace entries off it), and `extract`
 //! turns the result into a [`Snapshot`].
 //!
-//! Reading costs about a quarter of the time of Python's `pickle.loads`, and less memory than the
+//! Reading takes about a sixth of the time of Python's `pickle.loads`, and less memory than the
 //! decompressed bytes would, which are not kept: 5,000,000 entries with stacks (587 MB) took 2.6 s
 //! of one processor and 512 MB (`cargo bench -p trace --bench read -- generated:5000000`).
 

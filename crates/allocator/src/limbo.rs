@@ -63,13 +63,6 @@ impl Limbo {
     pub(crate) fn streams(&self) -> impl Iterator<Item = StreamSlot> + '_ {
         self.watches.iter().map(|watch| watch.stream)
     }
-
-    /// The block with the smallest mark watched on the `index`-th stream.
-    fn first_watched(&self, index: usize) -> Option<(Point, BlockIndex)> {
-        let watch = self.watches.get(index)?;
-        let (mark, block) = watch.blocks.first()?;
-        Some((Point { stream: watch.stream, mark: *mark }, *block))
-    }
 }
 
 impl ShardState {
@@ -123,17 +116,37 @@ impl ShardState {
     }
 
     /// Makes ready what has become known. No driver call.
+    ///
+    /// In the order of the frees, and what is still unknown is filed anew and nothing else: under
+    /// which of its points a block is filed follows from slots, which `deterministic` must not show.
     #[inline(never)]
     pub(crate) fn sweep(&mut self) {
-        let mut index = 0;
-        while let Some((point, block)) = self.limbo.first_watched(index) {
-            if !self.knows(point) {
-                index += 1;
+        let mut known = Vec::new();
+        for watch in &self.limbo.watches {
+            for (mark, block) in &watch.blocks {
+                if !self.knows(Point { stream: watch.stream, mark: *mark }) {
+                    break;
+                }
+                let record = self.arena.at(*block);
+                known.push(((record.freed_at, record.address), *block));
+            }
+        }
+        known.sort_unstable();
+        for (_, block) in known {
+            // One before it may have taken it in.
+            if self.arena.at(block).state != State::Pending {
                 continue;
             }
-            self.take_out(block, State::Reserved);
-            self.settle(block);
-            index = 0;
+            match self.first_unknown(block) {
+                Some(point) => {
+                    self.limbo.forget(&mut self.arena, block);
+                    self.limbo.file(&mut self.arena, block, point);
+                }
+                None => {
+                    self.take_out(block, State::Reserved);
+                    self.settle(block);
+                }
+            }
         }
     }
 }

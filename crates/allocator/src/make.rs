@@ -59,7 +59,7 @@ impl Inner {
             pending_max: config.pending_bytes_max.unwrap_or(bound),
             config,
             shards: ShardTable::new(),
-            owners: Owners::new(),
+            owners: Owners::default(),
             counters,
             bursts: Bursts::default(),
             pace: Pace::default(),

@@ -1,56 +1,44 @@
-//! Which streams' shards have ever owned memory: a bit each.
+//! Which streams' shards have ever owned memory, in the order in which they first did.
 //!
 //! Most searches over all shards ask for free blocks, and only a shard that has opened a segment
 //! can have one. A program of tens of thousands of streams has few of those, as streams are served
-//! from each other's memory. So a search costs a look at so many bits, a word for 64 streams, and
-//! at the shards that own memory. A bit is set before the shard's first block is published and
-//! stays; it changes no answer, so nobody waits for it.
+//! from each other's memory. So a search costs a look at the shards that own memory. One is added
+//! before its first block is published and stays; it changes no answer, so nobody waits for it.
+//!
+//! The order is the allocator's own: slots are given to streams as earlier ones of the process left
+//! them, and `deterministic` is to find the same memory whichever they are (R9).
+
+use std::collections::BTreeSet;
 
 use crate::allocator::Inner;
 use crate::shard::Shard;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Mutex;
 
-const BITS: usize = 64;
-/// As many slots as the order registry has.
-const WORD_COUNT: usize = 1024;
-
-/// A bit for each slot.
-#[derive(Debug)]
+/// The slots that own memory. Its lock is taken last, and held for a look only.
+#[derive(Debug, Default)]
 pub(crate) struct Owners {
-    words: Box<[AtomicU64]>,
-    /// One more than the last word with a bit.
-    end: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    all: BTreeSet<usize>,
+    in_order: Vec<usize>,
 }
 
 impl Owners {
-    /// Nobody owns memory yet.
-    pub(crate) fn new() -> Self {
-        let words = (0..WORD_COUNT).map(|_| AtomicU64::new(0)).collect();
-        Self { words, end: AtomicU64::new(0) }
-    }
-
     /// The slot at this index owns memory from now on.
     pub(crate) fn add(&self, index: usize) {
-        let place = index / BITS;
-        if let Some(word) = self.words.get(place) {
-            word.fetch_or(1 << (index % BITS), Ordering::Release);
-            let end = u64::try_from(place + 1).unwrap_or(u64::MAX);
-            self.end.fetch_max(end, Ordering::Release);
+        let mut known = self.known.lock();
+        if known.all.insert(index) {
+            known.in_order.push(index);
         }
     }
 
-    /// Those that own memory or did, from the lowest.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        let end = usize::try_from(self.end.load(Ordering::Acquire)).unwrap_or(usize::MAX);
-        let words = self.words.iter().take(end).enumerate();
-        words.flat_map(|(place, word)| {
-            let mut rest = word.load(Ordering::Acquire);
-            std::iter::from_fn(move || {
-                let bit = usize::try_from(rest.trailing_zeros()).ok().filter(|bit| *bit < BITS)?;
-                rest &= rest - 1;
-                Some(place * BITS + bit)
-            })
-        })
+    /// Those that own memory or did, from the first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
+        let in_order = self.known.lock().in_order.clone();
+        in_order.into_iter()
     }
 }
 
@@ -75,12 +63,12 @@ mod tests {
 
     #[test]
     fn those_that_were_added_are_found_in_order() {
-        let owners = Owners::new();
+        let owners = Owners::default();
         assert_eq!(owners.iter().count(), 0);
         for index in [65_535, 64, 0, 63, 64, 1000] {
             owners.add(index);
         }
-        assert_eq!(owners.iter().collect::<Vec<_>>(), [0, 63, 64, 1000, 65_535]);
+        assert_eq!(owners.iter().collect::<Vec<_>>(), [65_535, 64, 0, 63, 1000]);
     }
 
     /// Was: a request that found nothing at home looked at the shard of every other stream.

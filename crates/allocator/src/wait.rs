@@ -166,7 +166,7 @@ impl Inner {
             return shard.with(|state| state.candidate_run(request, terms));
         }
         let mut best: Option<Candidate> = None;
-        for (_, shard) in self.shards.iter() {
+        for (_, shard) in self.owning_shards() {
             if shard.free_bytes_hint() < request.size {
                 continue;
             }

@@ -130,6 +130,13 @@ impl Stage {
         &self.addresses
     }
 
+    /// The slots of its streams, the producer's first; which these are depends on what streams
+    /// there were before.
+    #[must_use]
+    pub fn slots(&self) -> [u32; 3] {
+        self.streams().map(|stream| stream.order().slot().index())
+    }
+
     /// Runs the plan once, from an idle device to an idle device.
     ///
     /// # Errors

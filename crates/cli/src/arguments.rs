@@ -55,7 +55,7 @@ pub(crate) enum Command {
 /// What `replay` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
-    /// A memory snapshot: .pickle, also compressed with gzip, xz or zstd
+    /// A PyTorch memory snapshot, also compressed with gzip, xz, zstd or zip
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Where to serve it: auto, sim, cuda or cuda:N
@@ -94,8 +94,9 @@ pub(crate) struct ReplayArguments {
 /// What `advise` is told.
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArguments {
-    /// A stream trace, as the variable `WELLSPRING_RECORD` has a program write it, or a PyTorch
-    /// memory snapshot, which lacks uses; also compressed with gzip, xz or zstd
+    /// A stream trace, as the variable `WELLSPRING_RECORD` has a program write it, or what
+    /// `convert` made of one, or a PyTorch memory snapshot, which lacks uses; also compressed with
+    /// gzip, xz, zstd or zip
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Which device's trace of a snapshot to take; by default the first that has one
@@ -112,7 +113,8 @@ pub(crate) struct AdviseArguments {
 /// What `report` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// A PyTorch memory snapshot, or a stream trace; also compressed with gzip, xz or zstd
+    /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Where the page goes; `-` is the standard output

@@ -9,7 +9,8 @@ use clap_complete::Shell;
 /// What `convert` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArguments {
-    /// A PyTorch memory snapshot, a stream trace or an RMM log, also compressed
+    /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
     /// Where it goes; `-` is the standard output. The ending says what is written: .pickle or
@@ -66,7 +67,8 @@ pub(crate) struct HoldersArguments {
 /// What `summary` is told.
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArguments {
-    /// A PyTorch memory snapshot, a stream trace or an RMM log, also compressed
+    /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// What both commands are told alike.
@@ -77,7 +79,8 @@ pub(crate) struct SummaryArguments {
 /// What `diff` is told.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
-    /// The file before: a PyTorch memory snapshot, a stream trace or an RMM log, also compressed
+    /// The file before: a PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome
+    /// trace that `convert` wrote; also compressed with gzip, xz, zstd or zip
     #[arg(value_name = "A")]
     pub(crate) before: PathBuf,
     /// The file after

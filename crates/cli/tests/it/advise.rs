@@ -33,6 +33,23 @@ fn a_snapshot_is_advised_that_uses_are_missing() {
 }
 
 #[test]
+fn a_log_is_not_said_to_have_had_no_waiting_frees() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("rmm.csv");
+    let lines = "Thread,Time,Action,Pointer,Size,Stream\n\
+                 1,00:00:00.1,allocate,0x7f0000000000,1000,0x1\n\
+                 1,00:00:00.2,free,0x7f0000000000,1000,0x2\n";
+    std::fs::write(&log, lines).unwrap();
+    let said = advise(&log, &[]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
+    assert!(said.stdout.contains("how long frees waited is not known"), "{said:?}");
+    assert!(!said.stdout.contains("no free had to wait"), "{said:?}");
+    // Of a run whose every free was completed directly it is known.
+    let said = advise(&trace_file("gpt_train"), &[]);
+    assert!(said.stdout.contains("no free had to wait"), "{said:?}");
+}
+
+#[test]
 fn a_stream_trace_is_read_whole_cut_and_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.wst");

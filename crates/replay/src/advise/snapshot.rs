@@ -77,19 +77,22 @@ impl Gap {
 pub fn advise_snapshot(snapshot: &DeviceTrace<'_>, trace: impl Into<String>) -> Advice {
     let mut advice = Advice::empty(trace.into(), "pytorch_snapshot");
     advice.notes.push(
-        "a PyTorch snapshot has no uses: which stream used a block, and until when, is missing, \
-         so no wait can be proposed"
-            .to_owned(),
-    );
-    advice.notes.push(
-        "gaps are from free_requested to free_completed, which is when PyTorch looked, not when \
-         the use was over"
+        "a PyTorch snapshot has no uses, nor has a log: which stream used a block, and until when, \
+         is missing, so no wait can be proposed"
             .to_owned(),
     );
     let gaps = gaps(snapshot);
-    if gaps.is_empty() {
-        advice.notes.push("no free had to wait: nothing here is used across streams".to_owned());
-    }
+    advice.notes.push(
+        if gaps.is_empty() && snapshot.has_no_completions() {
+            "nor does it say when a free was complete: how long frees waited is not known"
+        } else if gaps.is_empty() {
+            "no free had to wait: nothing here is used across streams"
+        } else {
+            "gaps are from free_requested to free_completed, which is when PyTorch looked, not \
+             when the use was over"
+        }
+        .to_owned(),
+    );
     let mut by_stream: BTreeMap<StreamHandle, Vec<&Gap>> = BTreeMap::new();
     for gap in &gaps {
         by_stream.entry(gap.stream).or_default().push(gap);

@@ -61,8 +61,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     );
     println!("asked for {asked_mib} MiB in all, {peak_mib} MiB reserved at most");
     println!(
-        "{} frees came before their uses were over; served by: {:?}",
-        stats.deferred_free_total, stats.served_by
+        "{} frees came before their uses were over; {} waits on the device; served by: {:?}",
+        stats.deferred_free_total,
+        stats.device_waits(),
+        stats.served_by
     );
 
     let expected = f32::from(STEPS) * f32::from(STEPS + 1) / 2.0;

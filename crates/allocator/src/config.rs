@@ -65,7 +65,8 @@ impl Policy {
 }
 
 /// When a stream waits on the device for a pending block although memory may still grow: below
-/// [`Config::pending_bytes_max`].
+/// [`Config::pending_bytes_max`]. A stream that has more memory pending than waits of that depth
+/// need waits for the oldest of it also where cached memory would serve the request.
 ///
 /// A wait costs time if the stream that waits falls behind, and then whoever waits for that stream
 /// stands idle. So a block is waited for only if each stream that still uses it has more bursts of

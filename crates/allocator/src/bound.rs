@@ -168,13 +168,12 @@ impl Inner {
     }
 
     /// What must be waited for so that at least `over` bytes come free, the oldest first; of a pool
-    /// the streams with the most pending memory first.
+    /// the streams with the most pending memory first, of equal ones whoever owned memory first.
     fn oldest_pending(&self, scope: Scope<'_>, over: u64, throttle: Throttle) -> Vec<Wanted> {
         let mut shards: Vec<(u64, &Shard)> = match scope {
             Scope::Stream(shard) => vec![(over, shard)],
             Scope::Pool => self
-                .shards
-                .iter()
+                .owning_shards()
                 .map(|(_, shard)| (shard.with(|state| state.pending_free_bytes()), shard))
                 .collect(),
         };
@@ -282,5 +281,40 @@ impl ShardState {
     fn must_wait_for(&self, point: Point) -> bool {
         let own: StreamSlot = self.slot;
         point.stream != own && !self.knows(point)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use cuda_sim::{Machine, Schedule};
+    use streams::{Driver, StreamOptions};
+
+    use super::{Scope, Throttle};
+    use crate::{Allocator, Config};
+
+    const BYTES: u64 = 2 << 20;
+
+    /// Was: of streams with equally much pending memory the one with the lowest slot was held up,
+    /// and slots are what earlier streams of the process have left.
+    #[test]
+    fn r9_who_is_held_up_in_a_pool_does_not_depend_on_which_slots_the_streams_have() {
+        let machine = Machine::builder().schedule(Schedule::Lazy).build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = || context.create_stream(StreamOptions::default()).unwrap();
+        let [low, high, user] = [stream(), stream(), stream()];
+        for [first, second] in [[&low, &high], [&high, &low]] {
+            let allocator = Allocator::new(&context, Config::default()).unwrap();
+            for home in [first, second] {
+                let block = allocator.allocate(home, BYTES).unwrap();
+                user.wait_stream(home).unwrap();
+                let _running = user.fill_bytes(&block, 0, BYTES, 1).unwrap();
+                block.record_stream(&user);
+            }
+            let wanted = allocator.inner.oldest_pending(Scope::Pool, BYTES, Throttle::Host);
+            let owners: Vec<_> = wanted.iter().map(|wanted| wanted.owner.id()).collect();
+            assert_eq!(owners, [first.order().id()]);
+        }
     }
 }

@@ -2,20 +2,16 @@
 
 use std::collections::HashMap;
 
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
-
 use super::ENTRY_BYTES_MAX;
 use super::bytes::Problem;
 use super::encode::encode;
-use super::item::{Item, PlaceNumber, TextNumber, Touch};
+use super::item::{Item, PlaceNumber, TextNumber};
 use super::numbers::Numbers;
 use super::reader::{Ending, Entry};
 use super::recording::Recording;
 
 /// What a distinct text or place costs in the tables that number them.
 const NUMBERED_BYTES: u64 = 128;
-/// The most that one operation touches: a touch takes four bytes at least in an entry of 1 MiB.
-const TOUCHES_MAX: usize = 1 << 18;
 
 /// Why an entry is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,32 +148,6 @@ impl Builder {
         let limit = self.memory_bytes_max;
         if limit < self.used_bytes { Err(Refusal::TooMuchMemory { limit }) } else { Ok(()) }
     }
-}
-
-/// Reads the touches of an operation, and refuses more than an entry can have.
-pub(super) fn touches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Touch>, D::Error> {
-    struct Touches;
-
-    impl<'de> Visitor<'de> for Touches {
-        type Value = Vec<Touch>;
-
-        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(formatter, "a list of at most {TOUCHES_MAX} touches")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Touch>, A::Error> {
-            let mut touches = Vec::new();
-            while let Some(touch) = items.next_element()? {
-                if touches.len() == TOUCHES_MAX {
-                    return Err(A::Error::invalid_length(TOUCHES_MAX + 1, &self));
-                }
-                touches.push(touch);
-            }
-            Ok(touches)
-        }
-    }
-
-    deserializer.deserialize_seq(Touches)
 }
 
 fn length(text: &str) -> u64 {

@@ -203,7 +203,7 @@ pub struct Operation {
     /// Where in the source.
     pub place: Option<PlaceNumber>,
     /// What it touches, as far as it was said.
-    #[cfg_attr(feature = "files", serde(deserialize_with = "super::builder::touches"))]
+    #[cfg_attr(feature = "files", serde(deserialize_with = "super::touches::touches"))]
     pub touches: Vec<Touch>,
 }
 

@@ -8,7 +8,8 @@
 //! Start with [`Writer`] to make one and [`Reader`] to go through one; [`Recording::load`] keeps
 //! all of it. The files: `item` says what an entry can be, `bytes` how numbers are spelled,
 //! `encode` and `decode` how entries are, `numbers` which numbers an entry may name, `builder`
-//! makes a trace of what CSV and Chrome traces hold.
+//! makes a trace of what CSV and Chrome traces hold, `touches` reads what an operation in JSON
+//! touches.
 //!
 //! ```
 //! use trace::stream_trace::{Item, Recording, Writer};
@@ -38,6 +39,8 @@ mod item;
 mod numbers;
 mod reader;
 mod recording;
+#[cfg(feature = "files")]
+mod touches;
 mod writer;
 
 #[cfg(feature = "files")]

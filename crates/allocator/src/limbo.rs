@@ -118,7 +118,8 @@ impl ShardState {
     /// Makes ready what has become known. No driver call.
     ///
     /// In the order of the frees, and what is still unknown is filed anew and nothing else: under
-    /// which of its points a block is filed follows from slots, which `deterministic` must not show.
+    /// which of its points a block is filed follows from slots, and `deterministic` must not show
+    /// those.
     #[inline(never)]
     pub(crate) fn sweep(&mut self) {
         let mut known = Vec::new();

@@ -84,8 +84,8 @@ impl<End: Copy + PartialEq> Stock<End> {
         self.most = self.most.max(self.bursts.iter().sum());
     }
 
-    /// A request of `bytes` finds more pending than the stock: whether it is to look for what may be
-    /// waited for.
+    /// A request of `bytes` finds more pending than the stock: whether it is to look for what may
+    /// be waited for.
     #[inline]
     fn is_due(&mut self, bytes: u64) -> bool {
         let more = i64::try_from(bytes + bytes / 2).unwrap_or(i64::MAX);
@@ -148,7 +148,8 @@ impl Inner {
 }
 
 impl ShardState {
-    /// Whether a request of `bytes` is to look for what its stream may wait for before it is served.
+    /// Whether a request of `bytes` is to look for what its stream may wait for before it is
+    /// served.
     #[inline]
     pub(crate) fn is_to_keep_to_stock(&mut self, bytes: u64) -> bool {
         0 < self.bytes_above_stock() && self.stock.is_due(bytes)

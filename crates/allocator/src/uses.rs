@@ -75,10 +75,10 @@ impl ShardState {
 }
 
 impl Inner {
-    /// Notes that `order` uses a block until its free, as a whole, where one bit of the block's record
-    /// does not say it, and tells whoever watches; no if `is_there` says that there is no such block.
-    /// One bit never does where somebody watches: a watched allocator has no regulars, so that only
-    /// this way has to tell.
+    /// Notes that `order` uses a block until its free, as a whole, where one bit of the block's
+    /// record does not say it, and tells whoever watches; no if `is_there` says that there is no
+    /// such block. One bit never does where somebody watches: a watched allocator has no regulars,
+    /// so that only this way has to tell.
     #[cold]
     pub(crate) fn note_whole(
         &self,

@@ -11,8 +11,8 @@ pub(crate) struct Stamp {
     pub(crate) frontier: Frontier,
     /// The same by what the calls of the program alone decide; `None` if there is no difference.
     pub(crate) settled: Option<Frontier>,
-    /// The recording stream was gated when this was read, up to here: until that point is settled, a
-    /// waiter may wait for the host.
+    /// The recording stream was gated when this was read, up to here: until that point is settled,
+    /// a waiter may wait for the host.
     pub(crate) gate: Option<Point>,
 }
 

@@ -137,7 +137,11 @@ fn kind(error: &ReadError) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1024, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        cases: 1024,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn an_entry_read_straight_is_that_of_the_machine(

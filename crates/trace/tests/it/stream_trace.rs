@@ -252,7 +252,9 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_behind_the_first_are_survived(rest in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn random_bytes_behind_the_first_are_survived(
+        rest in prop::collection::vec(any::<u8>(), 0..400)
+    ) {
         let bytes = [&MAGIC[..], &[1, 0], &rest].concat();
         let _ = read(&bytes);
     }

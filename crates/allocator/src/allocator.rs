@@ -37,7 +37,7 @@ use crate::wait::Need;
 /// no driver call.
 ///
 /// Blocks keep the allocator alive. When the last clone and the last block are gone, its memory
-/// goes back to the device, after a synchronisation of the streams that used it.
+/// goes back to the device, after a synchronization of the streams that used it.
 #[derive(Clone)]
 pub struct Allocator {
     pub(crate) inner: Arc<Inner>,

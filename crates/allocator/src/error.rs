@@ -121,7 +121,7 @@ pub enum FreeError {
         address: u64,
     },
     /// The free took effect, but a fence could not be recorded: the block stays unused until
-    /// its streams are synchronised.
+    /// its streams are synchronized.
     #[error("the block was freed, but its uses could not be fenced: {0}")]
     Unfenced(streams::Error),
 }

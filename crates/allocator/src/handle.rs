@@ -275,7 +275,7 @@ impl Block {
     /// Frees the block, as a drop does, and says what went wrong.
     ///
     /// # Errors
-    /// A fence could not be recorded; the block stays unused until its streams are synchronised.
+    /// A fence could not be recorded; the block stays unused until its streams are synchronized.
     #[track_caller]
     pub fn free(self) -> Result<(), FreeError> {
         let Self { kept, address, .. } = self;

@@ -3,7 +3,7 @@
 //! The fast way is one visit to one shard: no uses, freed for its own stream. Otherwise the block
 //! is reserved, the lock dropped, a fence recorded on each stream whose use is not known to be
 //! over (L1), and the block put back with its frontier. A fence that cannot be recorded leaves
-//! the point without one: the block then waits for a synchronisation, and is never reused early.
+//! the point without one: the block then waits for a synchronization, and is never reused early.
 
 use smallvec::SmallVec;
 use streams::observe::Place;

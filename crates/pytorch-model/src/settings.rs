@@ -60,7 +60,7 @@ pub enum SettingError {
         expected: &'static str,
     },
     /// The line asks for an allocator of the driver, which has no segments.
-    #[error("`backend:{backend}` is not modelled: the driver decides what it reserves")]
+    #[error("`backend:{backend}` is not modeled: the driver decides what it reserves")]
     OtherBackend {
         /// The backend.
         backend: String,

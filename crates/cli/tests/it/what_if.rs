@@ -119,7 +119,7 @@ fn what_cannot_be_asked_ends_with_2() {
     let failed = |more: &[&str], part: &str| what_if("streams", more).check_failure(2, &[part]);
     failed(&["--setting", "expandable:True"], "`expandable` is no key");
     failed(&["--setting", "max_split_size_mb:3"], "not below large_segment_size_mb");
-    failed(&["--setting", "backend:cudaMallocAsync"], "is not modelled");
+    failed(&["--setting", "backend:cudaMallocAsync"], "is not modeled");
     failed(&["--device", "7"], "7");
     failed(&["--owner", "("], "is no regular expression");
     failed(&["--capacity", "much"], "write a size such as 2GiB");

@@ -107,7 +107,7 @@ impl WhatIf {
 /// A setting takes about 0.3 s for a million operations.
 ///
 /// # Errors
-/// [`SettingError`] for a setting that PyTorch would refuse, or that is not modelled.
+/// [`SettingError`] for a setting that PyTorch would refuse, or that is not modeled.
 pub fn what_if(
     case: &Case,
     question: &Question,

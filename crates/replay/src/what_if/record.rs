@@ -56,7 +56,7 @@ impl Comparison {
 /// compares what is taken from the driver and where each block lies.
 ///
 /// # Errors
-/// [`SettingError`] if it was recorded under a setting that is not modelled.
+/// [`SettingError`] if it was recorded under a setting that is not modeled.
 pub fn compare_with_record(trace: &DeviceTrace<'_>) -> Result<Comparison, SettingError> {
     let setting = recorded_setting(trace);
     let settings = Settings::parse(&setting)?;

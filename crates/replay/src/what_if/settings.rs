@@ -47,7 +47,7 @@ fn with_first(recorded: &str, named: &[String]) -> Result<Vec<Setting>, SettingE
     let usual = || USUAL.map(str::to_owned).to_vec();
     let lines = if named.is_empty() { usual() } else { named.to_vec() };
     let mut found: Vec<Setting> = Vec::new();
-    // One that is not modelled is told of elsewhere, and has no row.
+    // One that is not modeled is told of elsewhere, and has no row.
     if let Ok(settings) = Settings::parse(recorded) {
         found.push(Setting { line: recorded.to_owned(), settings, is_recorded: true });
     }

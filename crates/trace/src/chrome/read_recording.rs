@@ -62,6 +62,9 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
+            if seen.contains(&key) {
+                return Err(A::Error::custom(format_args!("the key `{key}` is there twice")));
+            }
             match key.as_str() {
                 "unix_ns" => self.kept.builder.set_unix_ns(map.next_value()?),
                 "complete" => self.kept.is_complete = map.next_value()?,

@@ -276,6 +276,8 @@ fn what_is_wrong_with_a_chrome_trace_of_a_stream_trace_is_said_by_line_column_an
     for (from, to, part) in [
         ("\"entries\":[", "\"entrees\":[", "the key `entries` is missing at line"),
         ("\"places\":[", "\"plaices\":[", "the key `entries` comes too early at line"),
+        // Was: each key that was there again took memory that nobody counted.
+        ("\"unix_ns\":", "\"unix_ns\":5,\"unix_ns\":", "the key `unix_ns` is there twice at line"),
         ("\"complete\":true", "\"complete\":1", "invalid type: integer `1`, expected a boolean"),
         ("\"requested_bytes\":700", "\"bytes\":700", "duplicate field `bytes` at line"),
         ("\"requested_bytes\":700,", "", "missing field `requested_bytes` at line"),

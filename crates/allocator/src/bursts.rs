@@ -14,7 +14,7 @@ use crate::sync::Mutex;
 
 /// How many marks of a stream are kept, the latest ones. A block that was freed before all of them
 /// can be asked about, but not waited for on the device. As many as a stream keeps fences.
-const MARKS_MAX: usize = 4096;
+pub(crate) const MARKS_MAX: usize = 4096;
 
 /// The marks of every stream that uses blocks of others. Its lock is taken last and held for a
 /// look only.

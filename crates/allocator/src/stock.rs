@@ -6,7 +6,8 @@
 //! meanwhile stays pending: then a program has as much memory active as is cached, whatever it
 //! needs. So a stream has a *stock*, the most bytes that so many bursts have handed over as the
 //! depth of its waits says. A request that finds more than that pending makes its stream wait for
-//! all that costs nothing, and is then served as ever. No memory is taken or given back for it.
+//! the oldest of what costs nothing, about as much as requests take, and is then served as ever. No
+//! memory is taken or given back for it.
 
 use std::collections::VecDeque;
 
@@ -15,8 +16,12 @@ use streams::StreamOrder;
 use streams::order::{Frontier, Point};
 
 use crate::allocator::Inner;
+use crate::bursts::MARKS_MAX;
 use crate::reuse::Request;
 use crate::shard::{Shard, ShardState};
+
+/// The most bursts that are summed up: nobody can wait deeper than marks of bursts are kept.
+const BURSTS_MAX: usize = MARKS_MAX;
 
 /// After so many bursts the greatest stock before them is forgotten.
 const MEMORY_BURSTS: u32 = 512;
@@ -25,8 +30,9 @@ const MEMORY_BURSTS: u32 = 512;
 #[derive(Debug)]
 pub(crate) struct Stock<End = Point> {
     depth: usize,
-    /// The latest `depth` bursts.
+    /// The latest `depth` bursts, and their sum.
     bursts: VecDeque<u64>,
+    sum: u64,
     /// Where the latest burst ended.
     last: SmallVec<[End; 2]>,
     most: u64,
@@ -44,6 +50,7 @@ impl<End: Copy + PartialEq> Stock<End> {
         Self {
             depth,
             bursts: VecDeque::new(),
+            sum: 0,
             last: SmallVec::new(),
             most: 0,
             most_before: 0,
@@ -73,15 +80,16 @@ impl<End: Copy + PartialEq> Stock<End> {
                 self.bursts.push_back(bytes);
                 self.last = ends.iter().copied().collect();
                 self.count += 1;
-                if depth < self.bursts.len() {
-                    self.bursts.pop_front();
-                }
             }
+        }
+        self.sum += bytes;
+        if depth.min(BURSTS_MAX) < self.bursts.len() {
+            self.sum -= self.bursts.pop_front().unwrap_or(0);
         }
         if MEMORY_BURSTS < self.count {
             (self.most_before, self.most, self.count) = (self.most, 0, 0);
         }
-        self.most = self.most.max(self.bursts.iter().sum());
+        self.most = self.most.max(self.sum);
     }
 
     /// A request of `bytes` finds more pending than the stock: whether it is to look for what may
@@ -164,7 +172,7 @@ impl ShardState {
 
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY_BURSTS, Stock};
+    use super::{BURSTS_MAX, MEMORY_BURSTS, Stock};
 
     /// Each burst is one block of so many bytes; the stock after each.
     fn stocks(stock: &mut Stock<u32>, bursts: &[(u32, u64)], depth: usize) -> Vec<u64> {
@@ -190,6 +198,15 @@ mod tests {
     fn what_one_burst_hands_over_counts_together() {
         let bursts = [(1, 3), (1, 4), (2, 4)];
         assert_eq!(stocks(&mut Stock::default(), &bursts, 1), [3, 7, 7]);
+    }
+
+    /// Was: a depth of millions kept and added up as many bursts at each free.
+    #[test]
+    fn no_depth_keeps_more_bursts_than_anybody_could_wait_for() {
+        let bursts: Vec<(u32, u64)> = (0..6_000).map(|end| (end, 1)).collect();
+        let mut stock = Stock::default();
+        let last = stocks(&mut stock, &bursts, usize::MAX).pop();
+        assert_eq!((last, stock.bursts.len()), (Some(4_096), BURSTS_MAX));
     }
 
     #[test]

@@ -2,9 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use trace::pytorch::{
-    Action, DeviceTrace, Entry, Frame, ReadError, Segment, Snapshot, StackId, Stage,
-};
+use trace::pytorch::{DeviceTrace, Entry, Frame, ReadError, Segment, Snapshot, StackId, Stage};
 use trace::stream_trace::{Place, Recording};
 use trace::{OpenAnnotations, Owners, is_own_file, size_class};
 
@@ -301,20 +299,7 @@ fn changes(trace: &DeviceTrace<'_>, history: &History) -> Vec<Change> {
     for (event, at) in history.events.iter().zip(1_usize..) {
         let Some(entry) = trace.entries().get(index) else { break };
         index += event.kind.entry_count();
-        let (is_gain, is_expandable) = match entry.action {
-            Action::SegmentAlloc => (true, false),
-            Action::SegmentFree => (false, false),
-            Action::SegmentMap => (true, true),
-            Action::SegmentUnmap => (false, true),
-            Action::Alloc
-            | Action::Free
-            | Action::FreeRequested
-            | Action::FreeCompleted
-            | Action::Snapshot
-            | Action::OutOfMemory
-            | Action::Annotate
-            | Action::Other(_) => continue,
-        };
+        let Some(change) = entry.segment_change() else { continue };
         let Entry { address, bytes, stream, .. } = *entry;
         changes.push(Change {
             moment: moment(at),
@@ -322,8 +307,8 @@ fn changes(trace: &DeviceTrace<'_>, history: &History) -> Vec<Change> {
             bytes,
             stream,
             pool: trace.pool_id(entry).unwrap_or((0, 0)),
-            is_gain,
-            is_expandable,
+            is_gain: change.is_gain,
+            is_expandable: change.is_expandable,
         });
     }
     changes

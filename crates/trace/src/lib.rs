@@ -87,6 +87,6 @@ pub use operations::{Operation, Operations, direct_completion};
 #[cfg(feature = "files")]
 pub use owner::{OpenAnnotations, OwnerId, Owners, Pattern, is_own_file, size_class};
 #[cfg(feature = "files")]
-pub use reserved::{ReservedBytes, reserved_change_bytes};
+pub use reserved::{ReservedBytes, SegmentChange, reserved_change_bytes};
 #[cfg(feature = "files")]
 pub use summary::{ActionCounts, Peaks, Summary, page_floor_bytes, rounded_bytes};

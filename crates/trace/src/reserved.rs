@@ -40,20 +40,43 @@ impl ReservedBytes {
     }
 }
 
+/// What an entry about a segment says of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentChange {
+    /// Memory came from the driver; else it went back.
+    pub is_gain: bool,
+    /// It was mapped into a segment that can grow, or unmapped from one.
+    pub is_expandable: bool,
+}
+
+impl Entry {
+    /// What the entry does to the memory that is held from the driver; `None` if it is not about
+    /// segments.
+    #[must_use]
+    pub fn segment_change(&self) -> Option<SegmentChange> {
+        let (is_gain, is_expandable) = match self.action {
+            Action::SegmentAlloc => (true, false),
+            Action::SegmentFree => (false, false),
+            Action::SegmentMap => (true, true),
+            Action::SegmentUnmap => (false, true),
+            Action::Alloc
+            | Action::Free
+            | Action::FreeRequested
+            | Action::FreeCompleted
+            | Action::Snapshot
+            | Action::OutOfMemory
+            | Action::Annotate
+            | Action::Other(_) => return None,
+        };
+        Some(SegmentChange { is_gain, is_expandable })
+    }
+}
+
 /// By how many bytes an entry changes what is held from the driver: below zero where memory is
 /// given back, zero for an entry that is not about segments.
 #[must_use]
 pub fn reserved_change_bytes(entry: &Entry) -> i128 {
-    match entry.action {
-        Action::SegmentAlloc | Action::SegmentMap => i128::from(entry.bytes),
-        Action::SegmentFree | Action::SegmentUnmap => -i128::from(entry.bytes),
-        Action::Alloc
-        | Action::Free
-        | Action::FreeRequested
-        | Action::FreeCompleted
-        | Action::Snapshot
-        | Action::OutOfMemory
-        | Action::Annotate
-        | Action::Other(_) => 0,
-    }
+    let bytes = i128::from(entry.bytes);
+    entry.segment_change().map_or(0, |change| if change.is_gain { bytes } else { -bytes })
 }

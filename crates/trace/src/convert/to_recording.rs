@@ -250,17 +250,10 @@ fn initial_ranges(trace: &DeviceTrace<'_>) -> Ranges {
     }
     for entry in trace.entries().iter().rev() {
         let end = entry.address.saturating_add(entry.bytes);
-        match entry.action {
-            Action::SegmentAlloc | Action::SegmentMap => ranges.remove(entry.address, end),
-            Action::SegmentFree | Action::SegmentUnmap => ranges.add(entry.address, end),
-            Action::Alloc
-            | Action::Free
-            | Action::FreeRequested
-            | Action::FreeCompleted
-            | Action::Snapshot
-            | Action::OutOfMemory
-            | Action::Annotate
-            | Action::Other(_) => {}
+        match entry.segment_change() {
+            Some(change) if change.is_gain => ranges.remove(entry.address, end),
+            Some(_) => ranges.add(entry.address, end),
+            None => {}
         }
     }
     ranges

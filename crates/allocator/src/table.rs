@@ -83,12 +83,17 @@ impl ShardTable {
         self.seats().map(|(index, seat)| (index, &**seat))
     }
 
+    /// Chunks may be missing between others: slots come as earlier streams of the process have left
+    /// them.
     fn seats(&self) -> impl Iterator<Item = (usize, &Seat)> {
         let end = usize::try_from(self.end.load(Ordering::Acquire)).unwrap_or(usize::MAX);
-        let chunks = self.chunks.iter().skip(1).take_while(|chunk| chunk.get().is_some());
-        let far = chunks.flat_map(|chunk| chunk.get().into_iter().flatten());
-        let cells = self.near.iter().chain(far).enumerate().take(end);
-        cells.filter_map(|(index, cell)| Some((index, cell.get()?)))
+        let chunks = self.chunks.iter().take(end.div_ceil(CHUNK)).zip((0..).step_by(CHUNK));
+        let far = chunks.flat_map(|(chunk, first)| {
+            let cells = chunk.get().into_iter().flatten();
+            cells.zip(first..)
+        });
+        let cells = self.near.iter().zip(0..).chain(far);
+        cells.filter_map(|(cell, index)| Some((index, cell.get()?)))
     }
 }
 
@@ -103,4 +108,45 @@ impl Drop for ShardTable {
 #[inline]
 pub(crate) fn place(slot: StreamSlot) -> usize {
     usize::try_from(slot.index()).unwrap_or(usize::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use cuda_sim::Machine;
+    use streams::{Driver, Stream, StreamOptions};
+
+    use crate::{Allocator, Config};
+
+    const BYTES: u64 = 2 << 20;
+
+    /// Was: shards were looked at up to the first 64 slots of which this allocator had met none. So
+    /// where earlier streams of the process had left only high slots, its figures lacked the rest,
+    /// and what lay there was never given back to the device, not even at the end.
+    #[test]
+    fn memory_of_streams_in_high_slots_is_found_where_no_stream_has_the_lower_ones() {
+        let machine = Machine::builder().build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = || context.create_stream(StreamOptions::default()).unwrap();
+        let earlier: Vec<Stream> = (0..300).map(|_| stream()).collect();
+        let used = machine.used_bytes();
+        for chosen in [&[200][..], &[299, 130], &[0, 64, 190, 256]] {
+            let allocator = Allocator::new(&context, Config::default()).unwrap();
+            let streams: Vec<&Stream> = chosen.iter().map(|index| &earlier[*index]).collect();
+            let of_slot = |stream: &&Stream| crate::table::place(stream.order().slot());
+            let mut slots: Vec<usize> = streams.iter().map(of_slot).collect();
+            let take = |stream: &&Stream| allocator.allocate(stream, BYTES).unwrap();
+            let blocks: Vec<_> = streams.iter().map(take).collect();
+            slots.sort_unstable();
+            let found = || allocator.inner.shards.iter().map(|(index, _)| index);
+            assert_eq!(found().collect::<Vec<_>>(), slots);
+            let count = u64::try_from(chosen.len()).unwrap();
+            assert_eq!(allocator.stats().allocated_bytes.current, count * BYTES);
+            assert_eq!(allocator.snapshot().check(&allocator.stats()), Ok(()));
+            drop(blocks);
+            drop(allocator);
+            assert_eq!(machine.used_bytes(), used, "{chosen:?}");
+        }
+    }
 }

@@ -89,20 +89,20 @@ impl Rig {
 /// How many pairs one way makes before it is the other's turn.
 const TURN: u64 = 1_000;
 
-/// Times `own`, which takes turns with `other`.
+/// Times `own`, which takes turns with `other`: as many pairs as are asked for would take so long
+/// at the pace of the median turn. A turn in which somebody else had the processor says nothing.
 fn in_turns(bencher: &mut Bencher<'_>, mut own: impl FnMut(), mut other: impl FnMut()) {
     bencher.iter_custom(|count| {
-        let mut spent = Duration::ZERO;
-        let mut left = count;
-        while left > 0 {
-            let turn = left.min(TURN);
+        let mut turn = || {
             (0..TURN).for_each(|_| other());
             let begun = Instant::now();
-            (0..turn).for_each(|_| own());
-            spent += begun.elapsed();
-            left -= turn;
-        }
-        spent
+            (0..TURN).for_each(|_| own());
+            begun.elapsed()
+        };
+        let mut turns: Vec<Duration> = (0..count.div_ceil(TURN)).map(|_| turn()).collect();
+        turns.sort_unstable();
+        let nanoseconds = turns[turns.len() / 2].as_nanos() * u128::from(count) / u128::from(TURN);
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap())
     });
 }
 

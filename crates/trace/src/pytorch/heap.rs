@@ -144,9 +144,8 @@ impl Heap {
 
     /// Appends to the list numbered `list`.
     pub(super) fn extend_list(&mut self, list: u32, items: &[Value]) -> Result<(), ReadError> {
-        let is_sharable = items
-            .iter()
-            .all(|item| item.dict().is_some_and(|dict| !matches!(self.dict(dict), Dict::Entry(_))));
+        let is_sharable =
+            items.iter().all(|item| item.dict().is_some_and(|dict| !self.is_entry(dict)));
         self.lists.extend(list, items, is_sharable, &mut self.packer, &mut self.budget)
     }
 
@@ -239,6 +238,14 @@ impl Heap {
     #[inline]
     pub(super) fn dict(&self, dict: u32) -> Dict {
         self.dicts.get(index(dict)).expect("dictionary numbers come from add_dict").unpack()
+    }
+
+    /// Whether a dictionary is a whole trace entry. One that [`Self::next_dict`] promised is not
+    /// made while its own values are read, and is none yet, as the machine has it.
+    #[inline]
+    fn is_entry(&self, dict: u32) -> bool {
+        let made = self.dicts.get(index(dict));
+        made.is_some_and(|made| matches!(made.unpack(), Dict::Entry(_)))
     }
 
     #[inline]

@@ -73,8 +73,10 @@ fn a_chrome_trace_has_every_block_and_its_end() {
     let events = trace["traceEvents"].as_array().unwrap();
     let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
     assert_eq!((of("b").count(), of("e").count()), (1457, 1457));
-    let mut begun: Vec<&str> = of("b").map(|event| event["id"].as_str().unwrap()).collect();
-    let mut ended: Vec<&str> = of("e").map(|event| event["id"].as_str().unwrap()).collect();
+    let mut begun: Vec<&str> =
+        of("b").map(|event| event["id2"]["local"].as_str().unwrap()).collect();
+    let mut ended: Vec<&str> =
+        of("e").map(|event| event["id2"]["local"].as_str().unwrap()).collect();
     begun.sort_unstable();
     ended.sort_unstable();
     assert_eq!(begun, ended);

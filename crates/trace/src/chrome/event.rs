@@ -12,7 +12,8 @@ pub(super) struct Events<W: Write> {
     is_first: bool,
 }
 
-/// The row that an event stands in.
+/// The row that an event stands in. Thread 0 is for the process as a whole: Perfetto takes it for
+/// the thread that has the number of its process, and would draw slices of both in one row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub(super) process: u32,
@@ -63,7 +64,8 @@ impl<W: Write> Events<W> {
         self.arguments(&[("bytes", Argument::Number(bytes))])
     }
 
-    /// Begins or ends (`phase` is `b` or `e`) a slice that may overlap others.
+    /// Begins or ends (`phase` is `b` or `e`) a slice that may overlap others. Its identity is of
+    /// its process: Perfetto draws those that are everyone's apart from any.
     pub(super) fn life(
         &mut self,
         phase: &str,
@@ -73,7 +75,7 @@ impl<W: Write> Events<W> {
         arguments: &[(&str, Argument<'_>)],
     ) -> io::Result<()> {
         self.open(phase, name, row, Some(ns))?;
-        write!(self.sink, ",\"cat\":\"memory\",\"id\":\"{id:#x}\"")?;
+        write!(self.sink, ",\"cat\":\"memory\",\"id2\":{{\"local\":\"{id:#x}\"}}")?;
         self.arguments(arguments)
     }
 

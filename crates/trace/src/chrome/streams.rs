@@ -167,8 +167,9 @@ impl<'a, W: Write> Streams<'a, '_, W> {
     /// Draws what lasted.
     fn finish(&mut self) -> io::Result<()> {
         let waits = std::mem::take(&mut self.host_waits);
-        let host = Row { process: HOST, thread: 0 };
+        let host = Row { process: HOST, thread: self.row_count };
         if !waits.is_empty() {
+            self.row_count += 1;
             self.events.name("thread_name", host, HOST_WAITS)?;
         }
         self.lasting(host, HOST_WAITS, waits)?;

@@ -2,8 +2,9 @@
 //! left out or drawn in a wrong place.
 //!
 //! Each event has its phase, process, thread and, but for names, its time in microseconds.
+//! Slices stand in rows other than 0, which Perfetto takes for that of the process's own number.
 //! Complete slices (`X`) of a row nest. Slices that may overlap (`b`, `e`) begin once and end once,
-//! under one category, identity and name. An arrow (`s`, `f`) has one of either, in this order,
+//! under one category, name and identity, which is of their process. An arrow (`s`, `f`) has one of either, in this order,
 //! each within a slice of its row, and `f` says that it belongs to the slice around it. Counters
 //! (`C`) have numbers.
 
@@ -34,7 +35,7 @@ fn nanoseconds(event: &Value, key: &str) -> Result<u128, String> {
 #[derive(Default)]
 struct Found {
     slices: BTreeMap<Row, Vec<Slice>>,
-    /// By category, identity and name: the times of `b` and of `e`.
+    /// By process, category, identity and name: the times of `b` and of `e`.
     lives: BTreeMap<String, [Vec<u128>; 2]>,
     /// By category, identity and name: rows and times of `s` and of `f`.
     arrows: BTreeMap<String, [Vec<(Row, u128)>; 2]>,
@@ -48,26 +49,33 @@ impl Found {
             return Err(format!("no row: {event}"));
         };
         let (row, phase) = ((process, thread), event["ph"].as_str().unwrap_or_default());
-        let key = format!("{} {} {}", event["cat"], event["id"], event["name"]);
+        let local = event["id2"]["local"].as_str();
+        let id = local.map_or_else(|| event["id"].to_string(), |id| format!("{process}.{id}"));
+        let key = format!("{} {id} {}", event["cat"], event["name"]);
         if event["name"].as_str().is_none() {
             return Err(format!("no name: {event}"));
         }
         if phase == "M" {
             let is_name = ["process_name", "thread_name"].iter().any(|it| event["name"] == *it);
-            return if is_name && event["args"]["name"].is_string() {
-                Ok(())
-            } else {
+            return if !is_name || !event["args"]["name"].is_string() {
                 Err(format!("names nothing: {event}"))
+            } else if event["name"] == "thread_name" && thread == 0 {
+                Err(format!("names the row of another: {event}"))
+            } else {
+                Ok(())
             };
         }
         let at = nanoseconds(event, "ts")?;
+        if thread == 0 && matches!(phase, "X" | "s" | "f") {
+            return Err(format!("stands in the row of another: {event}"));
+        }
         let has_key = event["cat"].is_string() && !event["id"].is_null();
         match phase {
             "X" => {
                 let end = at + nanoseconds(event, "dur")?;
                 self.slices.entry(row).or_default().push((at, end));
             }
-            "b" | "e" if has_key => {
+            "b" | "e" if event["cat"].is_string() && local.is_some() => {
                 let [begun, ended] = self.lives.entry(key).or_default();
                 if phase == "b" { begun } else { ended }.push(at);
             }
@@ -182,8 +190,16 @@ fn what_viewers_would_draw_wrongly_is_found() {
     };
     let file = |events: &[String]| format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
     let found = |events: &[String]| check(file(events).as_bytes()).map(drop);
+    let life = |phase: &str, id: &str| {
+        format!(r#"{{"name":"b","cat":"m",{id},"ph":"{phase}","pid":1,"tid":1,"ts":1}}"#)
+    };
+    let local = r#""id2":{"local":"0x1"}"#;
     assert_eq!(found(&[slice(0, 9), slice(2, 3), arrow("s", 2), arrow("f", 8)]), Ok(()));
+    assert_eq!(found(&[life("b", local), life("e", local)]), Ok(()));
     for (events, part) in [
+        (vec![slice(0, 9).replace(r#""tid":1"#, r#""tid":0"#)], "in the row of another"),
+        (vec![life("b", r#""id":"0x1""#)], "no known phase"),
+        (vec![life("b", local)], "begins at"),
         (vec![slice(0, 9), slice(2, 9)], "overlaps another"),
         (vec![slice(0, 9), arrow("s", 2)], "goes from"),
         (vec![slice(0, 9), arrow("s", 8), arrow("f", 2)], "not between slices"),

@@ -28,7 +28,7 @@ struct Line {
 /// What is to be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the trace of a PyTorch memory snapshot, and say what that needed
+    /// Serve a recorded trace, and say what that needed
     Replay(ReplayArguments),
     /// Say where a recorded program could wait without standing still, and what that would save
     Advise(AdviseArguments),
@@ -55,7 +55,8 @@ pub(crate) enum Command {
 /// What `replay` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
-    /// A PyTorch memory snapshot, also compressed with gzip, xz, zstd or zip
+    /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip; `-` is the standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Where to serve it: auto, sim, cuda or cuda:N
@@ -96,7 +97,7 @@ pub(crate) struct ReplayArguments {
 pub(crate) struct AdviseArguments {
     /// A stream trace, as the variable `WELLSPRING_RECORD` has a program write it, or what
     /// `convert` made of one, or a PyTorch memory snapshot, which lacks uses; also compressed with
-    /// gzip, xz, zstd or zip
+    /// gzip, xz, zstd or zip; `-` is the standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Which device's trace of a snapshot to take; by default the first that has one
@@ -114,7 +115,7 @@ pub(crate) struct AdviseArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
     /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
-    /// `convert` wrote; also compressed with gzip, xz, zstd or zip
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip; `-` is the standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Where the page goes; `-` is the standard output

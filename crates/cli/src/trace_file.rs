@@ -1,15 +1,41 @@
 //! Files of any kind that commands take, and what several commands say about them.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 pub(crate) use trace::amount::{bytes_text, count_text};
+use trace::convert::snapshot_of;
 use trace::pytorch::{ReadOptions, Snapshot};
-use trace::{AnyTrace, FileKind, read_any_kind};
+use trace::{AnyTrace, FileKind, read_any_kind, read_any_stream};
 
 use crate::ending::Failure;
 use crate::output::printable;
 use crate::progress::Bars;
+
+/// Stands for the standard input where a file is read, for the standard output where one is
+/// written.
+const STANDARD: &str = "-";
+
+/// Whether a name stands for the standard input or output.
+pub(crate) fn is_standard(file: &Path) -> bool {
+    file == Path::new(STANDARD)
+}
+
+/// The name of a file that is read, as it may be shown.
+pub(crate) fn input_name(file: &Path) -> String {
+    if is_standard(file) { "standard input".to_owned() } else { shown(file) }
+}
+
+/// Refuses to read the standard input more than once.
+pub(crate) fn refuse_twice<'a>(inputs: impl Iterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    match inputs.filter(|file| is_standard(file)).count() {
+        0 | 1 => Ok(()),
+        count => Err(Failure::bad_input(format_args!(
+            "`-` is there {count} times, but the standard input can be read only once"
+        ))),
+    }
+}
 
 /// A file's name as it may be shown.
 pub(crate) fn shown(file: &Path) -> String {
@@ -25,12 +51,27 @@ pub(crate) fn read(file: &Path, bars: Bars) -> Result<AnyTrace, Failure> {
 pub(crate) fn read_kind(file: &Path, bars: Bars) -> Result<(FileKind, AnyTrace), Failure> {
     let bar = bars.phase("reading");
     let mut progress = |done, all| bar.show(done, all);
-    read_any_kind(file, &ReadOptions::default(), Some(&mut progress))
-        .map_err(|error| Failure::bad_input(format_args!("{} {error}", shown(file))))
+    let options = ReadOptions::default();
+    let read = if is_standard(file) {
+        read_any_stream(io::stdin(), &options, Some(&mut progress))
+    } else {
+        read_any_kind(file, &options, Some(&mut progress))
+    };
+    read.map_err(|error| Failure::bad_input(format_args!("{} {error}", input_name(file))))
+}
+
+/// The same as a snapshot, made of a stream trace where that is what the file has.
+pub(crate) fn read_snapshot(file: &Path, bars: Bars) -> Result<Snapshot, Failure> {
+    Ok(match read(file, bars)? {
+        AnyTrace::Snapshot(snapshot) => snapshot,
+        AnyTrace::Recording(recording) => snapshot_of(&recording).0,
+    })
 }
 
 /// Refuses to write over the file that is read, under whatever name, or one result over another.
 pub(crate) fn refuse_overwriting(input: &Path, outputs: &[&Path]) -> Result<(), Failure> {
+    // What the standard input was opened on can be told apart only where that has a name.
+    let input = if is_standard(input) { Path::new("/dev/stdin") } else { input };
     for (number, output) in outputs.iter().enumerate() {
         if is_same_file(input, output) {
             let file = shown(output);

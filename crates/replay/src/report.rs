@@ -6,6 +6,7 @@ use crate::engine::Outcome;
 use crate::fit::Fit;
 use crate::plan::Plan;
 use crate::target::Served;
+use crate::what_if::Recorder;
 
 mod text;
 
@@ -30,8 +31,10 @@ pub struct Setting {
 pub struct Recorded {
     /// Entries.
     pub event_count: usize,
-    /// The most that was held from the device.
-    pub peak_reserved_bytes: u64,
+    /// Whose allocator served it.
+    pub recorder: Recorder,
+    /// The most that was held from the device, if the file tells.
+    pub peak_reserved_bytes: Option<u64>,
     /// The most bytes in blocks.
     pub peak_allocated_bytes: u64,
     /// The most bytes in blocks, those freed and still used included.
@@ -77,7 +80,7 @@ pub struct Report {
     /// The most bytes held from the device.
     pub peak_reserved_bytes: u64,
     /// The most that was held when the trace was recorded.
-    pub recorded_peak_reserved_bytes: u64,
+    pub recorded_peak_reserved_bytes: Option<u64>,
     /// Peak allocated by peak reserved bytes; 1 when nothing was reserved.
     pub utilization: f64,
     /// Ranges of memory held from the device at the end.

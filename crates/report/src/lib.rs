@@ -90,10 +90,23 @@ pub struct Figures {
     pub owner_count: usize,
     /// The most bytes of blocks that were allocated or pending.
     pub peak_active_bytes: u64,
-    /// The most bytes held from the driver.
+    /// The most bytes held from the driver, as far as the file tells.
     pub peak_reserved_bytes: u64,
     /// Requests that found no room.
     pub out_of_memory_count: usize,
+}
+
+impl Figures {
+    /// The most bytes held from the driver; none where blocks were in use and the file tells of no
+    /// segment that held them, as a log of RMM.
+    #[must_use]
+    pub fn reserved_peak_bytes(&self) -> Option<u64> {
+        reserved_peak(self.peak_active_bytes, self.peak_reserved_bytes)
+    }
+}
+
+fn reserved_peak(active_bytes: u64, reserved_bytes: u64) -> Option<u64> {
+    (0 < reserved_bytes || active_bytes == 0).then_some(reserved_bytes)
 }
 
 impl Report {

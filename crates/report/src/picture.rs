@@ -216,7 +216,8 @@ fn words(gathered: &Gathered, shapes: &mut Vec<Shape>) {
     let told = format!(
         "peak active {}, peak reserved {}",
         bytes_text(levels.peak_active_bytes),
-        bytes_text(levels.peak_reserved_bytes)
+        crate::reserved_peak(levels.peak_active_bytes, levels.peak_reserved_bytes)
+            .map_or_else(|| "not recorded".to_owned(), bytes_text)
     );
     shapes.push(text_shape(WIDTH - RIGHT, 24.0, Anchor::End, QUIET, told));
     let has_pending = levels.list.iter().any(|level| 0 < level.pending_bytes);

@@ -77,10 +77,32 @@ pub fn read_any_kind(
     progress: Option<Progress<'_>>,
 ) -> Result<(FileKind, AnyTrace), AnyError> {
     let (file, total_bytes) = pytorch::open_file(path)?;
-    let mut input = Input::open(file, total_bytes, progress)?;
+    let input = Input::open(file, total_bytes, progress)?;
+    read_input(input, options, |input| pytorch::read_opened(input, path, options))
+}
+
+/// The same of what `reader` gives, such as the standard input, which cannot be read twice: a zip
+/// archive is refused, and of a wrong value there is no offset.
+///
+/// # Errors
+/// As for [`read_any`].
+pub fn read_any_stream<'a>(
+    reader: impl Read + 'a,
+    options: &ReadOptions,
+    progress: Option<Progress<'a>>,
+) -> Result<(FileKind, AnyTrace), AnyError> {
+    let input = Input::open(reader, 0, progress)?;
+    read_input(input, options, |input| pytorch::read_once(input, options))
+}
+
+fn read_input<'a>(
+    mut input: Input<'a>,
+    options: &ReadOptions,
+    read_pickle: impl FnOnce(Input<'a>) -> Result<Snapshot, ReadError>,
+) -> Result<(FileKind, AnyTrace), AnyError> {
     let kind = kind_of(&mut input);
     if kind == FileKind::Pickle {
-        return Ok((kind, AnyTrace::Snapshot(pytorch::read_opened(input, path, options)?)));
+        return Ok((kind, AnyTrace::Snapshot(read_pickle(input)?)));
     }
     let source = Decompressed { input, offset: 0 };
     let limited = source.take(options.decompressed_bytes_max);

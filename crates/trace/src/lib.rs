@@ -65,6 +65,8 @@ mod number;
 #[cfg(feature = "files")]
 mod operations;
 #[cfg(feature = "files")]
+mod origin;
+#[cfg(feature = "files")]
 mod owner;
 #[cfg(feature = "files")]
 mod reserved;
@@ -74,7 +76,7 @@ pub mod rmm;
 mod summary;
 
 #[cfg(feature = "files")]
-pub use any::{AnyError, AnyTrace, FileKind, read_any, read_any_kind};
+pub use any::{AnyError, AnyTrace, FileKind, read_any, read_any_kind, read_any_stream};
 #[cfg(feature = "files")]
 pub use beginning::Beginning;
 #[cfg(feature = "files")]
@@ -84,6 +86,8 @@ pub use initial::InitialBlock;
 pub use number::{BlockNumber, StreamNumber};
 #[cfg(feature = "files")]
 pub use operations::{Operation, Operations, direct_completion};
+#[cfg(feature = "files")]
+pub use origin::Origin;
 #[cfg(feature = "files")]
 pub use owner::{OpenAnnotations, OwnerId, Owners, Pattern, is_own_file, size_class};
 #[cfg(feature = "files")]

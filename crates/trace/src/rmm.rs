@@ -6,6 +6,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use crate::Origin;
 use crate::pytorch::{Action, Entry, Snapshot, StreamHandle};
 
 /// How every log begins.
@@ -114,7 +115,8 @@ pub fn read(source: impl Read, memory_bytes_max: u64) -> Result<Snapshot, LogErr
         return Err(LogError::Empty);
     }
     let (device_traces, unknown_actions) = (vec![log.entries], log.unknown_actions);
-    Ok(Snapshot { device_traces, unknown_actions, ..Snapshot::default() })
+    let origin = Origin::RmmLog;
+    Ok(Snapshot { origin, device_traces, unknown_actions, ..Snapshot::default() })
 }
 
 struct Lines<R> {

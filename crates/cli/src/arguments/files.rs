@@ -10,7 +10,7 @@ use clap_complete::Shell;
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArguments {
     /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
-    /// `convert` wrote; also compressed with gzip, xz, zstd or zip
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip; `-` is the standard input
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
     /// Where it goes; `-` is the standard output. The ending says what is written: .pickle or
@@ -68,7 +68,7 @@ pub(crate) struct HoldersArguments {
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArguments {
     /// A PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome trace that
-    /// `convert` wrote; also compressed with gzip, xz, zstd or zip
+    /// `convert` wrote; also compressed with gzip, xz, zstd or zip; `-` is the standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// What both commands are told alike.
@@ -80,7 +80,8 @@ pub(crate) struct SummaryArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
     /// The file before: a PyTorch memory snapshot, a stream trace, an RMM log, or CSV or a Chrome
-    /// trace that `convert` wrote; also compressed with gzip, xz, zstd or zip
+    /// trace that `convert` wrote; also compressed with gzip, xz, zstd or zip; `-` is the standard
+    /// input
     #[arg(value_name = "A")]
     pub(crate) before: PathBuf,
     /// The file after

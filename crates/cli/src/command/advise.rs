@@ -1,26 +1,21 @@
 //! `advise`: where a recorded program could wait without standing still, and what that would save.
 
 use replay::advise::{Advice, Verdict, advise, advise_snapshot};
-use trace::pytorch::ReadOptions;
-use trace::{AnyTrace, read_any};
+use trace::AnyTrace;
 
 use crate::arguments::AdviseArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
+use crate::trace_file::{input_name, read};
 
 /// Advises on a trace as told.
 pub(crate) fn run(arguments: &AdviseArguments) -> crate::Outcome {
     let bars = Bars::new(arguments.quiet);
-    let trace = printable(&arguments.file.display().to_string());
+    let trace = input_name(&arguments.file);
     let refuse =
         |error: &dyn std::error::Error| Failure::bad_input(format_args!("{trace} {error}"));
-    let read = {
-        let bar = bars.phase("reading");
-        let mut progress = |done, all| bar.show(done, all);
-        read_any(&arguments.file, &ReadOptions::default(), Some(&mut progress))
-            .map_err(|error| refuse(&error))?
-    };
+    let read = read(&arguments.file, bars)?;
     let advice = match &read {
         AnyTrace::Recording(_) if arguments.trace_device.is_some() => {
             return Err(Failure::bad_input(format_args!(

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
 
 use trace::convert::{
     LeftOut, beside_entries, beside_items, beside_snapshot, fill_segments, rewrite_recording,
@@ -16,15 +15,14 @@ use crate::arguments::{ConvertArguments, FormatName};
 use crate::ending::{Ending, Failure};
 use crate::output;
 use crate::progress::Bars;
-use crate::trace_file::{device_of, owner_pattern, read, refuse_overwriting, shown};
-
-/// Stands for the standard output.
-const STANDARD_OUTPUT: &str = "-";
+use crate::trace_file::{
+    device_of, input_name, is_standard, owner_pattern, read, refuse_overwriting, shown,
+};
 
 /// Converts as told.
 pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
     let format = format(arguments)?;
-    if arguments.output != Path::new(STANDARD_OUTPUT) {
+    if !is_standard(&arguments.output) {
         refuse_overwriting(&arguments.input, &[&arguments.output])?;
     }
     let owner = owner_pattern(arguments.owner.as_deref())?;
@@ -33,12 +31,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
     if let AnyTrace::Snapshot(snapshot) = &mut read
         && format == FormatName::Pickle
     {
-        let made = fill_segments(snapshot);
-        if 0 < made && !arguments.quiet {
-            output::note(&format!(
-                "the file has no segments: {made} were made up of the pages that its blocks lay in"
-            ));
-        }
+        fill(snapshot, arguments.quiet);
     }
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
     let pattern: Option<Pattern<'_>> = owner.is_some().then_some(&matches);
@@ -47,7 +40,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
     if let AnyTrace::Snapshot(snapshot) = &read {
         work.check(snapshot)?;
     }
-    let written = if arguments.output == Path::new(STANDARD_OUTPUT) {
+    let written = if is_standard(&arguments.output) {
         work.write(&read, io::stdout().lock())
     } else {
         File::create(&arguments.output).and_then(|file| work.write(&read, file))
@@ -56,7 +49,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
         Ok(left_out) => left_out,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Ending::Done),
         Err(error) => {
-            let output = if arguments.output == Path::new(STANDARD_OUTPUT) {
+            let output = if is_standard(&arguments.output) {
                 String::from("the standard output")
             } else {
                 shown(&arguments.output)
@@ -69,6 +62,16 @@ pub(crate) fn run(arguments: &ConvertArguments) -> crate::Outcome {
         output::note(&format!("{} cannot hold and lacks: {}", name(format), listed.join(", ")));
     }
     Ok(Ending::Done)
+}
+
+/// Makes up segments where there are none, and says so.
+fn fill(snapshot: &mut Snapshot, is_quiet: bool) {
+    let made = fill_segments(snapshot);
+    if 0 < made && !is_quiet {
+        output::note(&format!(
+            "the file has no segments: {made} were made up of the pages that its blocks lay in"
+        ));
+    }
 }
 
 fn name(format: FormatName) -> &'static str {
@@ -111,7 +114,7 @@ impl Work<'_> {
         if self.format == FormatName::Pickle && self.arguments.trace_device.is_none() {
             return Ok(());
         }
-        let input = shown(&self.arguments.input);
+        let input = input_name(&self.arguments.input);
         let trace = snapshot.trace(self.arguments.trace_device);
         trace.map(drop).map_err(|error| Failure::bad_input(format_args!("{input} {error}")))
     }
@@ -156,7 +159,8 @@ impl Work<'_> {
         let mut progress = |done, all| bar.show_steps(done, all);
         match self.format {
             FormatName::Pickle => {
-                let (snapshot, left_out) = snapshot_of(recording);
+                let (mut snapshot, left_out) = snapshot_of(recording);
+                fill(&mut snapshot, self.arguments.quiet);
                 write(&snapshot, sink, Some(&mut progress))?;
                 Ok(left_out)
             }

@@ -15,13 +15,16 @@ use crate::arguments::DiffArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
-use crate::trace_file::{bytes_text, count_text, device_of, owner_pattern, read, shown};
+use crate::trace_file::{
+    bytes_text, count_text, device_of, input_name, owner_pattern, read, refuse_twice,
+};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// Compares two files as told.
 pub(crate) fn run(arguments: &DiffArguments) -> crate::Outcome {
+    refuse_twice([&arguments.before, &arguments.after].into_iter())?;
     let owner = owner_pattern(arguments.holders.owner.as_deref())?;
     let bars = Bars::new(arguments.holders.quiet);
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
@@ -54,7 +57,7 @@ impl Side {
     ) -> Result<Self, Failure> {
         let read = read(file, bars)?;
         let _bar = bars.phase("counting");
-        let name = shown(file);
+        let name = input_name(file);
         let (snapshot, settings) = match read {
             AnyTrace::Snapshot(snapshot) => {
                 let settings = settings_of(&snapshot);

@@ -1,14 +1,16 @@
 //! `replay`: a recorded trace is served on a device, and what that needed is reported.
 
+use replay::what_if::Recorder;
 use replay::{Bounds, Fit, Mode, Outcome, Plan, Recorded, ReplayError, Report, Setting, Uses};
-use trace::pytorch::{ReadError, ReadOptions, Snapshot, read_file};
 use trace::{Operations, Summary};
 
 use crate::arguments::{ReplayArguments, UsesName, VerifyName};
+use crate::command::what_if::refusal;
 use crate::ending::{Ending, Failure};
-use crate::output::{self, printable};
+use crate::output;
 use crate::progress::Bars;
 use crate::target::{Session, Stamps};
+use crate::trace_file::{input_name, read_snapshot};
 
 /// What is replayed.
 struct Work {
@@ -39,10 +41,11 @@ pub(crate) fn run(arguments: &ReplayArguments) -> crate::Outcome {
 
 /// Reads the file and works out what is to be done, before any device is opened.
 fn judge(arguments: &ReplayArguments, bars: Bars) -> Result<Work, Failure> {
-    let trace = printable(&arguments.file.display().to_string());
-    let refuse = |error: ReadError| Failure::bad_input(format_args!("{trace} {error}"));
-    let snapshot = read(arguments, bars).map_err(refuse)?;
-    let chosen = snapshot.trace(arguments.trace_device).map_err(refuse)?;
+    let trace = input_name(&arguments.file);
+    let snapshot = read_snapshot(&arguments.file, bars)?;
+    let recorder = Recorder::from(snapshot.origin);
+    let chosen = snapshot.trace(arguments.trace_device);
+    let chosen = chosen.map_err(|error| refusal(recorder, &trace, &error))?;
     let operations = chosen.operations();
     let summary = chosen.summary(&operations);
     let uses = match arguments.uses {
@@ -50,19 +53,14 @@ fn judge(arguments: &ReplayArguments, bars: Bars) -> Result<Work, Failure> {
         UsesName::None => Uses::None,
     };
     let plan = Plan::new(&operations, uses);
-    Ok(Work { plan, recorded: recorded(&summary, &operations), trace })
+    Ok(Work { plan, recorded: recorded(recorder, &summary, &operations), trace })
 }
 
-fn read(arguments: &ReplayArguments, bars: Bars) -> Result<Snapshot, ReadError> {
-    let bar = bars.phase("reading");
-    let mut progress = |done, all| bar.show(done, all);
-    read_file(&arguments.file, &ReadOptions::default(), Some(&mut progress))
-}
-
-fn recorded(summary: &Summary, operations: &Operations) -> Recorded {
+fn recorded(recorder: Recorder, summary: &Summary, operations: &Operations) -> Recorded {
     Recorded {
+        recorder,
         event_count: summary.entry_count,
-        peak_reserved_bytes: summary.recorded_peak_reserved_bytes,
+        peak_reserved_bytes: summary.reserved_peak_bytes(),
         peak_allocated_bytes: summary.peaks.allocated_bytes,
         peak_active_bytes: summary.peaks.active_bytes,
         peak_pending_bytes: summary.peaks.pending_bytes,

@@ -5,19 +5,16 @@ use std::path::{Path, PathBuf};
 use regex_lite::Regex;
 use report::{Figures, Options, Report};
 use serde::Serialize;
-use trace::pytorch::ReadOptions;
-use trace::{AnyTrace, read_any};
+use trace::AnyTrace;
 
 use crate::arguments::ReportArguments;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
-use crate::trace_file::{bytes_text, refuse_overwriting};
+use crate::trace_file::{bytes_text, input_name, is_standard, read, refuse_overwriting, shown};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
-/// Stands for the standard output.
-const STANDARD_OUTPUT: &str = "-";
 
 /// Draws a report as told.
 pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
@@ -25,24 +22,24 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
     let outputs = [Some(&arguments.output), arguments.svg.as_ref(), arguments.png.as_ref()];
     let outputs: Vec<&Path> = outputs.into_iter().flatten().map(PathBuf::as_path).collect();
     let (streamed, files): (Vec<&Path>, Vec<&Path>) =
-        outputs.into_iter().partition(|output| is_standard_output(output));
+        outputs.into_iter().partition(|output| is_standard(output));
     if 1 < streamed.len() + usize::from(arguments.json) {
         let message = "only one of the page, the pictures and --json can go to the standard output";
         return Err(Failure::bad_input(message));
     }
     refuse_overwriting(&arguments.file, &files)?;
     let bars = Bars::new(arguments.quiet);
-    let trace = read(arguments, bars)?;
+    let trace = read(&arguments.file, bars)?;
     let bar = bars.phase("drawing");
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
-    let name = arguments.file.file_name().unwrap_or(arguments.file.as_os_str());
-    let title = name.to_string_lossy();
+    let file = input_name(&arguments.file);
+    let name = arguments.file.file_name().filter(|_| !is_standard(&arguments.file));
+    let title = name.map_or_else(|| file.as_str().into(), |name| name.to_string_lossy());
     let options = Options {
         title: &title,
         device: arguments.device,
         owner: owner.is_some().then_some(&matches),
     };
-    let file = shown(&arguments.file);
     let drawn = match &trace {
         AnyTrace::Snapshot(snapshot) => Report::of(snapshot, &options)
             .map_err(|error| Failure::bad_input(format_args!("{file} {error}")))?,
@@ -71,24 +68,12 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
     Ok(Ending::Done)
 }
 
-fn is_standard_output(output: &Path) -> bool {
-    output == Path::new(STANDARD_OUTPUT)
-}
-
 /// A pattern of `--owner`.
 pub(crate) fn pattern(text: &str) -> Result<Regex, Failure> {
     Regex::new(text).map_err(|error| {
         let text = printable(text);
         Failure::bad_input(format_args!("--owner {text} is no regular expression: {error}"))
     })
-}
-
-fn read(arguments: &ReportArguments, bars: Bars) -> Result<AnyTrace, Failure> {
-    let file = shown(&arguments.file);
-    let bar = bars.phase("reading");
-    let mut progress = |done, all| bar.show(done, all);
-    let read = read_any(&arguments.file, &ReadOptions::default(), Some(&mut progress));
-    read.map_err(|error| Failure::bad_input(format_args!("{file} {error}")))
 }
 
 /// A file that was written.
@@ -100,17 +85,13 @@ struct Written {
 
 fn write(file: &PathBuf, content: &[u8]) -> Result<Written, Failure> {
     let shown = shown(file);
-    if is_standard_output(file) {
+    if is_standard(file) {
         output::content(content)?;
         return Ok(Written { file: shown, bytes: content.len() });
     }
     std::fs::write(file, content)
         .map_err(|error| Failure::faulty(format_args!("{shown} cannot be written: {error}")))?;
     Ok(Written { file: shown, bytes: content.len() })
-}
-
-fn shown(file: &Path) -> String {
-    printable(&file.display().to_string())
 }
 
 #[derive(Debug, Serialize)]
@@ -121,7 +102,8 @@ struct Told<'a> {
     blocks: usize,
     owners: usize,
     peak_active_bytes: u64,
-    peak_reserved_bytes: u64,
+    /// Nothing where the file does not tell.
+    peak_reserved_bytes: Option<u64>,
     out_of_memory: usize,
     files: &'a [Written],
 }
@@ -135,7 +117,7 @@ fn told(figures: &Figures, files: &[Written], as_json: bool) -> Result<String, F
             blocks: figures.block_count,
             owners: figures.owner_count,
             peak_active_bytes: figures.peak_active_bytes,
-            peak_reserved_bytes: figures.peak_reserved_bytes,
+            peak_reserved_bytes: figures.reserved_peak_bytes(),
             out_of_memory: figures.out_of_memory_count,
             files,
         };
@@ -148,7 +130,7 @@ fn told(figures: &Figures, files: &[Written], as_json: bool) -> Result<String, F
         figures.block_count,
         figures.event_count,
         bytes_text(figures.peak_active_bytes),
-        bytes_text(figures.peak_reserved_bytes),
+        figures.reserved_peak_bytes().map_or_else(|| "not recorded".to_owned(), bytes_text),
         figures.out_of_memory_count,
     );
     for written in files {

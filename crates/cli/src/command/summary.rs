@@ -7,14 +7,14 @@ use trace::convert::snapshot_of;
 use trace::pytorch::Snapshot;
 use trace::stream_trace::{Item, Recording};
 use trace::{
-    ActionCounts, AnyTrace, Digest, FileKind, Holder, Moment, Pattern, SegmentSum, Summary,
+    ActionCounts, AnyTrace, Digest, FileKind, Holder, Moment, Origin, Pattern, SegmentSum, Summary,
 };
 
 use crate::arguments::SummaryArguments;
 use crate::ending::{Ending, Failure};
 use crate::output;
 use crate::progress::Bars;
-use crate::trace_file::{device_of, owner_pattern, read_kind, shown};
+use crate::trace_file::{device_of, input_name, owner_pattern, read_kind};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &SummaryArguments) -> crate::Outcome {
         AnyTrace::Snapshot(snapshot) => {
             check_device(snapshot, arguments)?;
             let told = Told::of_snapshot(snapshot, arguments, pattern);
-            if kind == FileKind::RmmLog { Told { kind: "log of RMM", ..told } } else { told }
+            Told { kind: kind_of(kind, snapshot.origin), ..told }
         }
         AnyTrace::Recording(recording) => Told::of_recording(recording, arguments, pattern),
     };
@@ -44,6 +44,18 @@ pub(crate) fn run(arguments: &SummaryArguments) -> crate::Outcome {
     Ok(Ending::Done)
 }
 
+/// What a file is that is no stream trace.
+const fn kind_of(kind: FileKind, origin: Origin) -> &'static str {
+    match (origin, kind) {
+        (Origin::Pytorch | Origin::PytorchEntries, _) => "snapshot",
+        (Origin::RmmLog, FileKind::RmmLog) => "log of RMM",
+        (Origin::RmmLog, FileKind::Pickle) => "snapshot made of a log of RMM",
+        (Origin::RmmLog, _) => "entries of a log of RMM",
+        (Origin::StreamTrace, FileKind::Pickle) => "snapshot made of a stream trace",
+        (Origin::StreamTrace, _) => "entries of a snapshot made of a stream trace",
+    }
+}
+
 /// A device that is asked for must be in the file, with a trace or with segments.
 fn check_device(snapshot: &Snapshot, arguments: &SummaryArguments) -> Result<(), Failure> {
     let Some(device) = arguments.holders.trace_device else { return Ok(()) };
@@ -51,7 +63,7 @@ fn check_device(snapshot: &Snapshot, arguments: &SummaryArguments) -> Result<(),
     if held || snapshot.trace(Some(device)).is_ok() {
         return Ok(());
     }
-    let file = shown(&arguments.file);
+    let file = input_name(&arguments.file);
     Err(Failure::bad_input(format_args!(
         "{file} has neither a trace nor segments of device {device}"
     )))
@@ -229,7 +241,7 @@ impl Told {
         let settings = snapshot.allocator_settings.as_ref();
         Self {
             schema: SCHEMA,
-            trace: shown(&arguments.file),
+            trace: input_name(&arguments.file),
             kind: "snapshot",
             device,
             devices: devices(snapshot),

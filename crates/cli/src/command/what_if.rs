@@ -7,9 +7,8 @@ use replay::what_if::{
     BlockOwners, Case, Comparison, Question, Recorder, Row, WhatIf, compare_with_record, what_if,
 };
 use replay::{Mode, Outcome, Plan, Uses};
-use trace::convert::snapshot_of;
-use trace::pytorch::{ReadError, Snapshot};
-use trace::{AnyTrace, FileKind, ReservedBytes};
+use trace::ReservedBytes;
+use trace::pytorch::ReadError;
 use wellspring::{DeviceChoice, Policy};
 
 use crate::arguments::SourceName;
@@ -19,7 +18,7 @@ use crate::output::{self, printable};
 use crate::progress::Bars;
 use crate::size::Size;
 use crate::target::Session;
-use crate::trace_file::read_kind;
+use crate::trace_file::{input_name, read_snapshot, refuse_twice};
 
 /// Operations up to which Wellspring's allocator is run under every policy. Beyond, and where
 /// settings are named, it is run under the default one alone.
@@ -31,7 +30,7 @@ const ALL_POLICIES_STREAMS_MAX: usize = 4096;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// PyTorch memory snapshots, also compressed with gzip, xz, zstd or zip; and whatever becomes
-    /// one: stream traces, RMM logs, CSV and Chrome traces
+    /// one: stream traces, RMM logs, CSV and Chrome traces; `-` is the standard input
     #[arg(value_name = "SNAPSHOT", required = true)]
     files: Vec<PathBuf>,
     /// The most that may be reserved, such as 24GiB; counts as a memory fraction does
@@ -67,6 +66,7 @@ pub(crate) struct Arguments {
 /// Answers for each snapshot. What is wrong with one file keeps no answer for another back; the
 /// first fault decides how the command ends.
 pub(crate) fn run(arguments: &Arguments) -> crate::Outcome {
+    refuse_twice(arguments.files.iter())?;
     let mut failure: Option<Failure> = None;
     let (mut is_exact, mut answered) = (true, 0);
     for file in &arguments.files {
@@ -98,24 +98,11 @@ fn answer_or_check(arguments: &Arguments, file: &Path, is_further: bool) -> Resu
     Ok(is_exact)
 }
 
-/// What a file of any kind comes to as a snapshot, and who recorded it.
-fn read(file: &Path, bars: Bars) -> Result<(Recorder, Snapshot), Failure> {
-    let (kind, trace) = read_kind(file, bars)?;
-    Ok(match (kind, trace) {
-        (_, AnyTrace::Recording(recording)) => (Recorder::StreamTrace, snapshot_of(&recording).0),
-        (FileKind::RmmLog, AnyTrace::Snapshot(snapshot)) => (Recorder::RmmLog, snapshot),
-        (FileKind::Csv | FileKind::Chrome, AnyTrace::Snapshot(snapshot)) => {
-            (Recorder::PytorchEntries, snapshot)
-        }
-        (_, AnyTrace::Snapshot(snapshot)) => (Recorder::Pytorch, snapshot),
-    })
-}
-
 /// Why there is nothing to serve; recording is not turned on alike everywhere.
-fn refusal(recorder: Recorder, name: &str, error: &ReadError) -> Failure {
+pub(crate) fn refusal(recorder: Recorder, name: &str, error: &ReadError) -> Failure {
     match (recorder, error) {
         (Recorder::StreamTrace, ReadError::NoHistory) => {
-            Failure::bad_input(format_args!("{name} is a stream trace without allocations"))
+            Failure::bad_input(format_args!("{name} is of a stream trace without allocations"))
         }
         _ => Failure::bad_input(format_args!("{name} {error}")),
     }
@@ -123,11 +110,12 @@ fn refusal(recorder: Recorder, name: &str, error: &ReadError) -> Failure {
 
 fn answer(arguments: &Arguments, file: &Path) -> Result<String, Failure> {
     let bars = Bars::new(arguments.quiet);
-    let name = printable(&file.display().to_string());
-    let (recorder, snapshot) = read(file, bars)?;
+    let name = input_name(file);
+    let snapshot = read_snapshot(file, bars)?;
+    let recorder = Recorder::from(snapshot.origin);
     let refuse = |error: ReadError| refusal(recorder, &name, &error);
     let chosen = snapshot.trace(arguments.device).map_err(refuse)?;
-    let case = Case::recorded_by(recorder, &chosen);
+    let case = Case::new(&chosen);
     let question = Question {
         trace: name.clone(),
         capacity_bytes: arguments.capacity.map(|size| size.0),
@@ -200,8 +188,9 @@ fn serve(
 /// Whether the model did what PyTorch recorded, and what is to be said of it.
 fn check(arguments: &Arguments, file: &Path) -> Result<(String, bool), Failure> {
     let bars = Bars::new(arguments.quiet);
-    let name = printable(&file.display().to_string());
-    let (recorder, snapshot) = read(file, bars)?;
+    let name = input_name(file);
+    let snapshot = read_snapshot(file, bars)?;
+    let recorder = Recorder::from(snapshot.origin);
     let refuse = |error: ReadError| refusal(recorder, &name, &error);
     let chosen = snapshot.trace(arguments.device).map_err(refuse)?;
     if !recorder.is_pytorch() || !ReservedBytes::of(&chosen).is_recorded {

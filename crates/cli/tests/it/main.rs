@@ -10,6 +10,7 @@ mod command;
 mod convert;
 mod devices;
 mod lines;
+mod origin;
 mod pickle;
 #[cfg(unix)]
 mod pipes;

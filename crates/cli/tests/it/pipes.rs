@@ -45,3 +45,52 @@ fn a_pipe_is_read_once() {
     piped(&["summary", "/dev/stdin"], b"").check_failure(2, &["is empty"]);
     piped(&["summary", "/dev/stdin"], &[0x1f, 0x8b, 8]).check_failure(2, &["truncated"]);
 }
+
+/// Was: `-` was taken for the name of a file.
+#[test]
+fn a_dash_is_the_standard_input_for_every_command_that_reads() {
+    let content = std::fs::read(trace_file("streams")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (page, table) = (path("r.html"), path("t.csv"));
+    let file = trace_file("streams");
+    for arguments in [
+        &["summary", "-"][..],
+        &["advise", "-"],
+        &["what-if", "-", "--setting", "default"],
+        &["what-if", "--check", "-"],
+        &["replay", "-", "--device", "sim"],
+        &["report", "-", "-o", &page],
+        &["convert", "-", "-o", &table],
+        &["diff", file.to_str().unwrap(), "-"],
+    ] {
+        let said = piped(arguments, &content);
+        assert_eq!((said.code, said.stderr.contains("error")), (0, false), "{said:?}");
+    }
+    let title = std::fs::read_to_string(page).unwrap();
+    assert!(title.contains("<title>standard input"), "{title}");
+    let said = piped(&["summary", "-"], &content);
+    assert!(said.stdout.starts_with("standard input: PyTorch memory snapshot"), "{said:?}");
+    piped(&["summary", "-"], b"hello").check_failure(2, &["standard input is not a PyTorch"]);
+    for twice in [["diff", "-", "-"], ["what-if", "-", "-"]] {
+        piped(&twice, &content).check_failure(2, &["`-` is there 2 times", "only once"]);
+    }
+    let said = piped(&["summary", "-"], b"PK\x03\x04 and more of it");
+    said.check_failure(2, &["zip archive, which is read by the name of its own file alone"]);
+    assert!(!piped(&["summary", "-"], &content[..content.len() / 2]).stderr.is_empty());
+}
+
+/// Was: the redirected file was written over while it was read.
+#[test]
+fn a_file_on_the_standard_input_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    std::fs::write(&file, "index,time_us,device,action,\n").unwrap();
+    let said: Said = Command::new(env!("CARGO_BIN_EXE_wellspring"))
+        .args(["convert", "-", "-o", file.to_str().unwrap()])
+        .stdin(std::fs::File::open(&file).unwrap())
+        .output()
+        .unwrap()
+        .into();
+    said.check_failure(2, &["a.csv is what is read: write elsewhere"]);
+}

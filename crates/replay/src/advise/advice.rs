@@ -122,7 +122,8 @@ pub struct Advice {
     pub schema: u32,
     /// The trace, as it was named.
     pub trace: String,
-    /// `stream_trace` or `pytorch_snapshot`.
+    /// `stream_trace`; of what has no uses `pytorch_snapshot`, `pytorch_entries`, `rmm_log`, or
+    /// `stream_trace_snapshot`, which is a snapshot that was made of a stream trace.
     pub kind: String,
     /// What somebody should know who reads the figures.
     pub notes: Vec<String>,

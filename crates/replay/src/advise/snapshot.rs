@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
+use trace::Origin;
 use trace::pytorch::{Action, DeviceTrace, StreamHandle};
 
 use super::advice::Advice;
@@ -75,12 +76,22 @@ impl Gap {
 /// Says what a snapshot shows: that uses are missing, and how long frees waited.
 #[must_use]
 pub fn advise_snapshot(snapshot: &DeviceTrace<'_>, trace: impl Into<String>) -> Advice {
-    let mut advice = Advice::empty(trace.into(), "pytorch_snapshot");
-    advice.notes.push(
-        "a PyTorch snapshot has no uses, nor has a log: which stream used a block, and until when, \
-         is missing, so no wait can be proposed"
-            .to_owned(),
-    );
+    let (kind, what) = match snapshot.origin() {
+        Origin::Pytorch => ("pytorch_snapshot", "a PyTorch snapshot has no uses"),
+        Origin::PytorchEntries => {
+            ("pytorch_entries", "the entries of a PyTorch snapshot have no uses")
+        }
+        Origin::RmmLog => ("rmm_log", "a log of RMM has no uses"),
+        Origin::StreamTrace => (
+            "stream_trace_snapshot",
+            "a snapshot that was made of a stream trace has no uses any more (give the stream \
+             trace itself)",
+        ),
+    };
+    let mut advice = Advice::empty(trace.into(), kind);
+    advice.notes.push(format!(
+        "{what}: which stream used a block, and until when, is missing, so no wait can be proposed"
+    ));
     let gaps = gaps(snapshot);
     advice.notes.push(
         if gaps.is_empty() && snapshot.has_no_completions() {

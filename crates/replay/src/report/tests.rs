@@ -7,6 +7,7 @@ use crate::fit::Fit;
 use crate::plan::Plan;
 use crate::report::{Recorded, Report, Setting};
 use crate::target::{Figures, Served, StampCounts};
+use crate::what_if::Recorder;
 
 const FIELDS: [&str; 21] = [
     "schema",
@@ -41,7 +42,8 @@ fn report() -> Report {
     };
     let recorded = Recorded {
         event_count: 12,
-        peak_reserved_bytes: 40 << 20,
+        recorder: Recorder::Pytorch,
+        peak_reserved_bytes: Some(40 << 20),
         peak_allocated_bytes: 10 << 20,
         initial_block_count: 3,
         ..Recorded::default()

@@ -8,6 +8,8 @@ use super::Report;
 use crate::percent::percent;
 
 const MIB: u64 = 1 << 20;
+/// Stands for a figure that the file does not tell.
+const NOT_RECORDED: &str = "not recorded";
 
 /// The whole table. Writing to a string cannot fail.
 pub(super) fn table(report: &Report) -> String {
@@ -55,15 +57,18 @@ fn write_memory(out: &mut String, report: &Report) -> std::fmt::Result {
         let line = format!("{name:<18}{theirs:>14}{ours:>14}   {note}");
         writeln!(out, "{}", line.trim_end())
     };
-    row("", "PyTorch".into(), "Wellspring".into(), String::new())?;
+    let theirs = if recorded.recorder.is_pytorch() { "PyTorch" } else { "recorded" };
+    row("", theirs.into(), "Wellspring".into(), String::new())?;
     // A trace that was not served as a whole shows nothing of what it needs.
     let comparison = match report.out_of_memory {
-        0 => saving(recorded.peak_reserved_bytes, report.peak_reserved_bytes),
+        0 => recorded
+            .peak_reserved_bytes
+            .map_or_else(String::new, |bytes| saving(bytes, report.peak_reserved_bytes)),
         refused => format!("{} not served", counted(refused, "request")),
     };
     row(
         "reserved peak",
-        mib(recorded.peak_reserved_bytes),
+        recorded.peak_reserved_bytes.map_or_else(|| NOT_RECORDED.into(), mib),
         mib(report.peak_reserved_bytes),
         comparison,
     )?;
@@ -78,7 +83,10 @@ fn write_memory(out: &mut String, report: &Report) -> std::fmt::Result {
     }
     row(
         "utilization",
-        percent(super::ratio(recorded.peak_allocated_bytes, recorded.peak_reserved_bytes)),
+        recorded.peak_reserved_bytes.map_or_else(
+            || NOT_RECORDED.into(),
+            |bytes| percent(super::ratio(recorded.peak_allocated_bytes, bytes)),
+        ),
         percent(report.utilization),
         String::new(),
     )?;

@@ -48,6 +48,12 @@ pub struct WhatIf {
     pub recorded_peak_reserved_bytes: Option<u64>,
     /// What it was recorded under; none if another allocator than PyTorch's served it.
     pub recorded_setting: Option<String>,
+    /// Requests that failed for lack of memory when it was recorded.
+    #[serde(default)]
+    pub recorded_out_of_memory: u64,
+    /// Where such a request was PyTorch's: what the limit was below, under which it failed.
+    #[serde(default)]
+    pub recorded_limit_bytes: Option<u64>,
     /// What the rows come to, in a sentence that begins with `fits`, `a setting fits` or
     /// `nothing fits`.
     pub verdict: String,
@@ -138,18 +144,24 @@ pub fn what_if(
         recorder: case.recorder,
         recorded_peak_reserved_bytes: case.summary.reserved_peak_bytes(),
         recorded_setting: case.recorded_setting().map(str::to_owned),
+        recorded_out_of_memory: wide(case.summary.counts.out_of_memory),
+        recorded_limit_bytes: case.timeline.limit_bytes,
         verdict: String::new(),
         paste: None,
         rows,
         holders,
         notes: Vec::new(),
         searched,
-        events: u64::try_from(case.summary.entry_count).unwrap_or(u64::MAX),
+        events: wide(case.summary.entry_count),
     };
     answer.verdict = verdict::verdict(&answer);
     answer.paste = verdict::paste(&answer);
     answer.notes = notes::notes(case, &answer);
     Ok(answer)
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// Tells of the rows that people look at how far they depend on assumptions.

@@ -3,7 +3,7 @@
 use pytorch_model::{PoolId, SettingError, Settings};
 use serde::{Deserialize, Serialize};
 use trace::pytorch::DeviceTrace;
-use trace::{Operation, Operations, Summary};
+use trace::{Operation, Operations, Origin, Summary};
 
 use super::held::AllHeld;
 use super::timeline::{Release, Timeline};
@@ -34,6 +34,17 @@ pub enum Recorder {
     RmmLog,
     /// Any: a stream trace, from whose uses completions were worked out.
     StreamTrace,
+}
+
+impl From<Origin> for Recorder {
+    fn from(origin: Origin) -> Self {
+        match origin {
+            Origin::Pytorch => Self::Pytorch,
+            Origin::PytorchEntries => Self::PytorchEntries,
+            Origin::RmmLog => Self::RmmLog,
+            Origin::StreamTrace => Self::StreamTrace,
+        }
+    }
 }
 
 impl Recorder {
@@ -73,15 +84,10 @@ pub struct LivePeak {
 }
 
 impl Case {
-    /// Takes a device's trace that is of a memory snapshot of PyTorch's.
+    /// Takes a device's trace.
     #[must_use]
     pub fn new(trace: &DeviceTrace<'_>) -> Self {
-        Self::recorded_by(Recorder::Pytorch, trace)
-    }
-
-    /// Takes a device's trace, which `recorder` left.
-    #[must_use]
-    pub fn recorded_by(recorder: Recorder, trace: &DeviceTrace<'_>) -> Self {
+        let recorder = Recorder::from(trace.origin());
         let recorded = trace.operations();
         let summary = trace.summary(&recorded);
         let operations = recorded.with_failed_requests();

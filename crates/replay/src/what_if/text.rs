@@ -31,10 +31,11 @@ fn write_all(out: &mut String, answer: &WhatIf) -> std::fmt::Result {
         .map_or_else(String::new, |bytes| format!(", capacity {}", bytes_text(bytes)));
     writeln!(
         out,
-        "{}: {} entries{}{capacity}",
+        "{}: {} entries{}{}{capacity}",
         answer.trace,
         count_text(answer.events),
         one_line(&how_recorded(answer)),
+        failed(answer),
     )?;
     writeln!(out)?;
     write_rows(out, answer)?;
@@ -63,6 +64,13 @@ fn how_recorded(answer: &WhatIf) -> String {
             format!(" of a stream trace, with {reserved} reserved when recorded")
         }
         (_, None, None) => " of a stream trace".to_owned(),
+    }
+}
+
+fn failed(answer: &WhatIf) -> String {
+    match usize::try_from(answer.recorded_out_of_memory).unwrap_or(usize::MAX) {
+        0 => String::new(),
+        count => format!(", {} failed for lack of memory", counted(count, "request")),
     }
 }
 

@@ -34,10 +34,26 @@ fn without_capacity(answer: &WhatIf) -> String {
         None => String::new(),
     };
     format!(
-        "fits: without --capacity nothing runs out; {} reserves least, {}{recorded}",
+        "fits: without --capacity nothing runs out{}; {} reserves least, {}{recorded}",
+        ran_out(answer),
         best.setting,
         bytes_text(best.peak_reserved_bytes)
     )
+}
+
+/// What became of the run itself, if it ran out: no row shows that where there is no limit.
+fn ran_out(answer: &WhatIf) -> String {
+    let count = usize::try_from(answer.recorded_out_of_memory).unwrap_or(usize::MAX);
+    match (count, answer.recorded_limit_bytes, answer.recorded_peak_reserved_bytes) {
+        (0, _, _) => String::new(),
+        (_, Some(limit), Some(reserved)) => format!(
+            ", but the recorded run did, with {} reserved: ask with --capacity {}MiB what had \
+             fitted; the rows below go on beyond that",
+            bytes_text(reserved),
+            limit >> 20
+        ),
+        _ => format!(", but {} failed in the recorded run", counted(count, "request")),
+    }
 }
 
 fn within(answer: &WhatIf, capacity: u64) -> String {

@@ -1,7 +1,8 @@
 //! The entries themselves, after the events, so that a Chrome trace can be read again.
 //!
 //! Viewers pass over keys they do not know. Of a snapshot the key [`KEY`] has the device, the
-//! distinct stacks and texts that the entries name by their positions, and each entry as a list.
+//! distinct stacks and texts that the entries name by their positions, and each entry as a list;
+//! where PyTorch did not record them, `made_of` says first what the snapshot was made of.
 //! Of a stream trace it has when that began, whether it has its end, its texts and places by
 //! number, and each entry as the host's time and what it says, under the names of
 //! [`Item`](crate::stream_trace::Item) and its fields. `otherData` says ahead of all events, under
@@ -13,6 +14,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::Origin;
 use crate::pytorch::{Entry, Snapshot, action_text, pool_id};
 use crate::stream_trace::Recording;
 
@@ -36,7 +38,12 @@ pub(super) fn write(
         entry.metadata.map(|text| texts.of(text));
         entry.compile_context.map(|text| texts.of(text));
     }
-    write!(sink, ",\n\"{KEY}\":{{\"device\":{device},\"stacks\":")?;
+    write!(sink, ",\n\"{KEY}\":{{")?;
+    let origin = snapshot.origin;
+    if let Some(mark) = origin.mark().filter(|_| origin != Origin::PytorchEntries) {
+        write!(sink, "\"made_of\":\"{mark}\",")?;
+    }
+    write!(sink, "\"device\":{device},\"stacks\":")?;
     let frames = |stack| snapshot.stacks.frames(stack).map(|it| (it.file, it.line, it.name));
     list(sink, stacks.listed.iter().map(|stack| frames(*stack).collect::<Vec<_>>()))?;
     sink.write_all(b",\n\"texts\":")?;

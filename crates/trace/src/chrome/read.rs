@@ -12,10 +12,11 @@ use serde::de::{
 
 use super::keep::{KEY, RECORDING_MARK, SNAPSHOT_MARK};
 use super::read_recording;
-use crate::AnyTrace;
+use crate::origin::EXPECTED;
 use crate::pytorch::StackId;
 use crate::pytorch::rebuild::{DEVICE_MAX, Line, Rebuilder, Refusal};
 use crate::stream_trace::{Builder, Ending};
+use crate::{AnyTrace, Origin};
 
 /// The most bytes that one text may have.
 const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -177,6 +178,13 @@ impl<'de> Visitor<'de> for Part<'_> {
                         mark if mark == RECORDING_MARK => Mark::Recording,
                         mark => Mark::Other(mark.chars().take(40).collect()),
                     });
+                }
+                (KEY, "made_of") => {
+                    let mark: String = map.next_value()?;
+                    let origin = Origin::of_mark(&mark).ok_or_else(|| {
+                        A::Error::invalid_value(Unexpected::Str(&mark), &EXPECTED)
+                    })?;
+                    self.kept.rebuilder.origin = origin;
                 }
                 (KEY, "device") => {
                     let device: u64 = map.next_value()?;

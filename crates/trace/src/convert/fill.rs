@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ranges::Ranges;
 use super::tile;
+use crate::Origin;
 use crate::pytorch::{Action, Block, BlockState, Entry, Segment, Snapshot, StreamHandle};
 use crate::summary::rounded_bytes;
 
@@ -11,11 +12,15 @@ use crate::summary::rounded_bytes;
 const PAGE_BYTES: u64 = 2 << 20;
 
 /// Gives each device that has a trace and no segment at all the pages that its blocks lay in, with
-/// the blocks that are there at the end. Says how many segments were made up.
+/// the blocks that are there at the end. Says how many segments were made up: none where PyTorch
+/// wrote the snapshot, whose segments are all that there were.
 ///
 /// A log of RMM does not say what was held from the driver: made-up segments are there for tools
 /// that need some, and say nothing of what was reserved.
 pub fn fill_segments(snapshot: &mut Snapshot) -> usize {
+    if snapshot.origin == Origin::Pytorch {
+        return 0;
+    }
     let mut made = Vec::new();
     for (device, entries) in snapshot.device_traces.iter().enumerate() {
         let has_segments = snapshot.segments.iter().any(|segment| segment.device == device);
@@ -25,6 +30,7 @@ pub fn fill_segments(snapshot: &mut Snapshot) -> usize {
     }
     let count = made.len();
     snapshot.segments.extend(made);
+    snapshot.has_made_up_segments |= 0 < count;
     count
 }
 

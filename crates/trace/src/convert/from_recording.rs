@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use super::ranges::Ranges;
 use super::uses::{Point, Queues};
-use super::{LeftOut, left_out, tile};
+use super::{LeftOut, MADE_FROM, left_out, tile};
 use crate::pytorch::{
     Action, Block, BlockState, Entry, Segment, Snapshot, StackId, StacksBuilder, StreamHandle,
 };
 use crate::stream_trace::{Item, Operation, PlaceNumber, Recording, StreamKind, UseKind};
-use crate::{BlockNumber, StreamNumber};
+use crate::{BlockNumber, Origin, StreamNumber};
 
 /// The snapshot that PyTorch would have taken at the end of `recording`, and what it cannot hold.
 ///
@@ -83,6 +83,7 @@ struct Maker {
     segments: Ranges,
     queues: Queues,
     counts: Counts,
+    origin: Origin,
 }
 
 impl Maker {
@@ -108,6 +109,7 @@ impl Maker {
             segments: Ranges::default(),
             queues: Queues::default(),
             counts: Counts::default(),
+            origin: origin(recording),
         }
     }
 
@@ -365,8 +367,10 @@ impl Maker {
     }
 
     fn finish(mut self) -> (Snapshot, Vec<LeftOut>) {
-        let segments = self.final_segments();
-        let counts = &self.counts;
+        // A log of RMM has none, and a stream trace made of one has those of its blocks at most.
+        let is_log = self.origin == Origin::RmmLog;
+        let segments = if is_log { Vec::new() } else { self.final_segments() };
+        let (counts, origin) = (&self.counts, self.origin);
         let left_out = left_out(&[
             ("operations", counts.operations),
             ("event records", counts.records),
@@ -380,7 +384,7 @@ impl Maker {
         ]);
         let device_traces = vec![std::mem::take(&mut self.entries)];
         let stacks = self.stacks.build();
-        (Snapshot { segments, device_traces, stacks, ..Snapshot::default() }, left_out)
+        (Snapshot { origin, segments, device_traces, stacks, ..Snapshot::default() }, left_out)
     }
 
     /// The ranges that the device has given, tiled with the blocks that are there at the end. A
@@ -418,6 +422,13 @@ impl Life {
     fn end(&self) -> u64 {
         self.address.saturating_add(self.bytes)
     }
+}
+
+/// What the snapshot is made of: what the trace was itself made of where that was a log, which no
+/// detour gives uses or segments.
+fn origin(recording: &Recording) -> Origin {
+    let is_log = recording.setting(MADE_FROM).and_then(Origin::of_mark) == Some(Origin::RmmLog);
+    if is_log { Origin::RmmLog } else { Origin::StreamTrace }
 }
 
 /// A handle for each stream, no two alike: its identity, if no other stream has that.

@@ -23,6 +23,9 @@ pub use to_recording::write_recording;
 use crate::pytorch::{Action, Snapshot};
 use crate::stream_trace::Recording;
 
+/// The setting of a stream trace that says what it was made of.
+const MADE_FROM: &str = "made_from";
+
 /// Something that a conversion left out, and how many of it there were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftOut {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::ranges::Ranges;
-use super::{LeftOut, left_out};
+use super::{LeftOut, MADE_FROM, left_out};
 use crate::operations::direct_completion;
 use crate::owner::is_own_file;
 use crate::pytorch::{
@@ -100,7 +100,7 @@ struct Maker<'a, W: Write> {
 impl<W: Write> Maker<'_, W> {
     /// What was there before the first entry.
     fn begin(&mut self, trace: &DeviceTrace<'_>) -> io::Result<()> {
-        self.set("made_from", "PyTorch memory snapshot")?;
+        self.set(MADE_FROM, self.snapshot.origin.mark().unwrap_or("PyTorch memory snapshot"))?;
         self.set("device", &trace.device().to_string())?;
         self.set("clock", "host")?;
         if let Some(settings) = &self.snapshot.allocator_settings

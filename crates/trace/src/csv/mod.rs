@@ -16,6 +16,9 @@
 //! | `name` | of a stream trace: of an operation, a setting or a figure |
 //! | `stream_number`, `block` | of a stream trace: the numbers of both, counted from 0 |
 //!
+//! Where PyTorch did not record a snapshot's entries, the first line behind the columns' has no
+//! index, the action `made_of`, and says in `detail` what the snapshot was made of.
+//!
 //! Quoting is that of RFC 4180, lines end in a line feed.
 //!
 //! The files: `recording` writes stream traces, `read` reads the cells of both kinds, and
@@ -30,6 +33,7 @@ use std::io::{self, Write};
 pub use read::{CsvError, read};
 pub use recording::write_recording;
 
+use crate::Origin;
 use crate::owner::{OpenAnnotations, Owners, Pattern};
 use crate::pytorch::{Action, Entry, Snapshot, TextId, WriteProgress, action_text, pool_id};
 
@@ -58,6 +62,10 @@ pub const SNAPSHOT_COLUMNS: [&str; 11] = [
     "pool", "context",
 ];
 
+/// The action of a line that is no entry and has no index: its detail says what a snapshot was made
+/// of. It comes first, and only where PyTorch did not record the entries.
+const MADE_OF_ACTION: &str = "made_of";
+
 const TOLD_ENTRIES: usize = 1 << 14;
 
 /// Writes the traces of all devices of `snapshot`, or of one of them. `owner` is the pattern that
@@ -73,6 +81,10 @@ pub fn write_snapshot<W: Write>(
     mut progress: Option<WriteProgress<'_>>,
 ) -> io::Result<()> {
     let mut writer = begin(sink, &SNAPSHOT_COLUMNS)?;
+    if let Some(mark) = mark(snapshot.origin) {
+        let cells = ["", "0", "0", MADE_OF_ACTION, "0x0", "0", "0x0", "", mark, "", ""];
+        writer.write_record(cells).map_err(io_error)?;
+    }
     let mut owners = Owners::new(snapshot, owner);
     let chosen = |number: usize| device.is_none_or(|device| device == number);
     let traces = || snapshot.device_traces.iter().enumerate().filter(|(it, _)| chosen(*it));
@@ -112,6 +124,11 @@ pub fn write_snapshot<W: Write>(
         }
     }
     writer.flush()
+}
+
+/// What the file itself does not tell of where it comes from.
+fn mark(origin: Origin) -> Option<&'static str> {
+    origin.mark().filter(|_| origin != Origin::PytorchEntries)
 }
 
 /// What the sink said, which a wrapped error would hide from who asks for a broken pipe.

@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use super::read_recording::Entries;
 use super::recording::END_ACTION;
-use super::{COLUMNS, SNAPSHOT_COLUMNS};
-use crate::AnyTrace;
+use super::{COLUMNS, MADE_OF_ACTION, SNAPSHOT_COLUMNS};
+use crate::origin::EXPECTED;
 use crate::pytorch::rebuild::{DEVICE_MAX, Line, Rebuilder, Refusal};
+use crate::{AnyTrace, Origin};
 
 /// The most bytes that are read for one line, beyond the reader's own buffer.
 const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -242,6 +243,11 @@ fn take(rebuilder: &mut Rebuilder, record: &csv::ByteRecord, line: u64) -> Resul
         None => None,
     };
     let (action, detail, context) = (cell("action"), cell("detail"), cell("context"));
+    if action.text == MADE_OF_ACTION && cell("index").text.is_empty() {
+        let origin = Origin::of_mark(&detail.text).ok_or_else(|| detail.refuse(EXPECTED))?;
+        rebuilder.origin = origin;
+        return Ok(());
+    }
     let entry = Line {
         action: &action.text,
         address: cell("address").number()?,

@@ -32,10 +32,10 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// First bytes of things that are often taken for snapshots, and what to call them.
 const FOREIGN: &[(&[u8], &str)] = &[
-    (&MAGIC, "is a stream trace, of which `wellspring convert` makes one"),
-    (b"Thread,T", "is an RMM log, of which `wellspring convert` makes one"),
-    (b"index,ti", "is CSV of a trace; of a snapshot's, `wellspring convert` makes one"),
-    (b"PK\x03\x04", "is a zip archive, as torch.save() writes"),
+    (&MAGIC, "is a stream trace"),
+    (b"Thread,T", "is an RMM log"),
+    (b"index,ti", "is CSV of a trace"),
+    (b"PK\x03\x04", "is a zip archive, which is read by the name of its own file alone"),
     (b"PK\x05\x06", "is an empty zip archive"),
     (b"BZh", "is compressed with bzip2"),
     (&[0x04, 0x22, 0x4d, 0x18], "is compressed with lz4"),

@@ -141,7 +141,12 @@ pub fn read<'a, R: Read + 'a>(
     options: &ReadOptions,
     progress: Option<Progress<'a>>,
 ) -> Result<Snapshot, ReadError> {
-    judged(Input::open(reader, total_bytes, progress)?, options)?.map_err(|fault| fault.error)
+    read_once(Input::open(reader, total_bytes, progress)?, options)
+}
+
+/// Reads the snapshot that is open as `input`, without a second reading.
+pub(crate) fn read_once(input: Input<'_>, options: &ReadOptions) -> Result<Snapshot, ReadError> {
+    judged(input, options)?.map_err(|fault| fault.error)
 }
 
 /// Runs the pickle, and judges its values.

@@ -7,6 +7,7 @@ use super::pools::{PoolNumber, PoolsBuilder};
 use super::snapshot::{Snapshot, StreamHandle};
 use super::stacks::{StackId, StacksBuilder, TextsBuilder};
 use super::word::Word;
+use crate::Origin;
 
 /// The largest size and address that are believed, and the largest request that may have failed.
 const SIZE_BYTES_MAX: u64 = 1 << 48;
@@ -45,6 +46,8 @@ pub(crate) enum Refusal {
 /// A snapshot under way.
 #[derive(Debug)]
 pub(crate) struct Rebuilder {
+    /// What the file says that its entries were made of.
+    pub(crate) origin: Origin,
     texts: TextsBuilder,
     text_count: usize,
     pools: PoolsBuilder,
@@ -61,6 +64,7 @@ pub(crate) struct Rebuilder {
 impl Rebuilder {
     pub(crate) fn new(memory_bytes_max: u64) -> Self {
         Self {
+            origin: Origin::PytorchEntries,
             texts: TextsBuilder::default(),
             text_count: 0,
             pools: PoolsBuilder::default(),
@@ -139,6 +143,7 @@ impl Rebuilder {
 
     pub(crate) fn build(self) -> Snapshot {
         Snapshot {
+            origin: self.origin,
             device_traces: self.traces,
             stacks: self.stacks.build(),
             texts: self.texts.build(),

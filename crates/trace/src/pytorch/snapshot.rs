@@ -9,12 +9,17 @@ use super::error::ReadError;
 use super::pools::Pools;
 use super::stacks::{StackId, Stacks, TextId, Texts};
 use crate::initial::{self, InitialBlock};
-use crate::{Operations, Summary};
+use crate::{Operations, Origin, Summary};
 
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Snapshot {
+    /// What it was made of. Only of [`Origin::Pytorch`] are settings and segments PyTorch's.
+    pub origin: Origin,
+    /// Whether its segments were made up, by [`crate::convert::fill_segments`]. A file says so, and
+    /// they are left out when it is read.
+    pub has_made_up_segments: bool,
     /// The segments that were held when the snapshot was taken, of all devices, as listed.
     pub segments: Vec<Segment>,
     /// The trace of each device; empty where nothing was recorded.
@@ -232,6 +237,12 @@ impl<'a> DeviceTrace<'a> {
     #[must_use]
     pub const fn device(&self) -> usize {
         self.device
+    }
+
+    /// What its snapshot was made of.
+    #[must_use]
+    pub const fn origin(&self) -> Origin {
+        self.snapshot.origin
     }
 
     /// What was recorded, oldest first; never empty.

@@ -100,4 +100,6 @@ words! {
     AllocatedSize b"allocated_size"
     ActiveSize b"active_size"
     Overflowed b"trace_alloc_overflowed"
+    MadeOf b"wellspring_made_of"
+    MadeUpSegments b"wellspring_made_up_segments"
 }

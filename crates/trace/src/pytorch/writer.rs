@@ -26,7 +26,7 @@ pub type WriteProgress<'a> = &'a mut dyn FnMut(usize, usize);
 /// text, frame and stack, and 64 KiB.
 ///
 /// Read again, it is equal to `snapshot` where the blocks of that tile their segments and nothing
-/// was passed over.
+/// was passed over. Segments that were made up are there for other tools; reading leaves them out.
 ///
 /// # Errors
 /// What `sink` says, or a text of more than 4 GiB.
@@ -96,7 +96,20 @@ impl<'a, W: Write> SnapshotWriter<'a, '_, W> {
             self.settings(settings)?;
         }
         self.list("external_annotations", &snapshot.annotations, Self::annotation)?;
+        self.origin()?;
         self.pickler.close_dict()
+    }
+
+    /// What nobody but this crate reads: PyTorch's own tools pass over keys they do not know.
+    fn origin(&mut self) -> io::Result<()> {
+        if let Some(mark) = self.snapshot.origin.mark() {
+            self.word("wellspring_made_of", mark)?;
+        }
+        if self.snapshot.has_made_up_segments {
+            self.pickler.text("wellspring_made_up_segments")?;
+            self.pickler.boolean(true)?;
+        }
+        Ok(())
     }
 
     fn list<T>(

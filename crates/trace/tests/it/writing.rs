@@ -14,7 +14,7 @@ use trace::stream_trace::{
     EventId, Item, Maker, RecordNumber, Recording, ServedBy, StreamKind, StreamStart, Subject,
     UseKind, Writer,
 };
-use trace::{BlockNumber, StreamNumber, chrome};
+use trace::{BlockNumber, Origin, StreamNumber, chrome};
 
 use crate::pickle::{Py, pickle};
 
@@ -298,6 +298,8 @@ fn segments_that_are_there_are_not_made_up() {
     assert_eq!(fill_segments(&mut snapshot), 0);
     assert_eq!(snapshot.segments, before);
     snapshot.segments.clear();
+    assert_eq!(fill_segments(&mut snapshot), 0, "PyTorch had none, and says so");
+    snapshot.origin = Origin::PytorchEntries;
     assert!(0 < fill_segments(&mut snapshot));
     let allocated = |segments: &[trace::pytorch::Segment]| -> Vec<u64> {
         let blocks = segments.iter().flat_map(|segment| &segment.blocks);
@@ -321,4 +323,27 @@ fn what_a_stream_trace_cannot_hold_is_counted() {
     let ids = trace.entries().iter().filter_map(|entry| trace.pool_id(entry));
     let in_pools = ids.filter(|id| *id != (0, 0));
     assert_eq!(pools.map_or(0, |it| it.count), in_pools.count());
+}
+
+/// Was: a log that had become a pickle came back with segments that had never been.
+#[test]
+fn what_a_snapshot_was_made_of_and_its_made_up_segments_are_marked() {
+    let log = "Thread,Time,Action,Pointer,Size,Stream\n\
+               1,10:00:00.000001,allocate,0x7f0000000000,1000,0x0\n";
+    let snapshot = trace::rmm::read(log.as_bytes(), 1 << 20).unwrap();
+    assert_eq!((snapshot.origin, snapshot.has_made_up_segments), (Origin::RmmLog, false));
+    let mut filled = snapshot.clone();
+    assert_eq!(fill_segments(&mut filled), 1);
+    let pickle = write(&filled, Vec::new(), None).unwrap();
+    let again = read(pickle.as_slice(), 0, &ReadOptions::default(), None).unwrap();
+    assert_eq!(again, snapshot);
+    assert_eq!(beside_snapshot(&again), []);
+
+    // A mark of a later version is no snapshot of PyTorch's.
+    let needle = b"RMM log";
+    let at = pickle.windows(needle.len()).position(|it| it == needle).unwrap();
+    let mut other = pickle;
+    other[at] = b'X';
+    let error = read(other.as_slice(), 0, &ReadOptions::default(), None).unwrap_err();
+    assert!(error.to_string().contains("key `wellspring_made_of`: expected `entries"), "{error}");
 }

@@ -23,6 +23,8 @@ use super::machine::Outcome;
 use super::snapshot::Snapshot;
 use super::window::to_u64;
 use super::word::Word;
+use crate::Origin;
+use crate::origin::EXPECTED;
 
 /// What is wrong with the values of a pickle.
 #[derive(Debug)]
@@ -70,9 +72,14 @@ impl Extractor {
         let (host_segments, host_traces) = (value(Word::HostSegments), value(Word::HostTraces));
         let annotations = value(Word::ExternalAnnotations);
         let settings = value(Word::AllocatorSettings);
+        let (made_of, made_up) = (value(Word::MadeOf), value(Word::MadeUpSegments));
         let segments =
             segments.ok_or(ReadError::MissingKey { place: Place::Top, key: "segments" })?;
         snapshot.segments = self.segments(segments)?;
+        snapshot.origin = made_of.map_or(Ok(Origin::Pytorch), |mark| self.origin(mark))?;
+        if made_up == Some(Value::Bool(true)) {
+            snapshot.segments = Vec::new();
+        }
         if let Some(overflows) = overflows {
             snapshot.device_overflows = self.flags(overflows)?;
         }
@@ -100,6 +107,13 @@ impl Extractor {
             snapshot.device_traces = self.traces(traces)?;
         }
         Ok(snapshot)
+    }
+
+    /// What the file says that it was made of.
+    fn origin(&self, mark: Value) -> Result<Origin, ReadError> {
+        let origin = self.text(mark).and_then(|mark| Origin::of_mark(&mark));
+        let (place, key, expected) = (Place::Top, "wellspring_made_of", EXPECTED);
+        origin.ok_or(ReadError::WrongType { place, key, expected })
     }
 
     /// The value of `key`; later ones win.

@@ -13,7 +13,7 @@ use crate::pytorch::word::Word;
 const OTHER_SETTINGS_MAX: usize = 256;
 
 /// The keys of a snapshot's own dictionary that are read.
-const TOP_KEYS: [Word; 7] = [
+const TOP_KEYS: [Word; 9] = [
     Word::Segments,
     Word::DeviceTraces,
     Word::Overflowed,
@@ -21,6 +21,8 @@ const TOP_KEYS: [Word; 7] = [
     Word::HostTraces,
     Word::ExternalAnnotations,
     Word::AllocatorSettings,
+    Word::MadeOf,
+    Word::MadeUpSegments,
 ];
 
 impl Extractor {

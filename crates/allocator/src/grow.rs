@@ -132,7 +132,8 @@ impl Inner {
             return Ok(stretch);
         }
         let region = self.open_region(request)?;
-        self.owners.add(place(request.order.slot()));
+        let keep_slot = || (!self.view.inherits()).then(|| request.order.keep_slot());
+        self.owners.add(place(request.order.slot()), keep_slot);
         // In one visit, so that no other thread takes the new segment in between. If another
         // stretch has come free meanwhile, the region is dropped here, without the lock (L1):
         // memory that it has already would be counted nowhere.

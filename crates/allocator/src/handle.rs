@@ -241,7 +241,11 @@ impl Block {
         if !is_settled || !inner.view.knows(order, point) {
             wait_for(stream, &old, point)?;
         }
-        shard.with(|state| state.arena.at_mut(name.index()).home = order.slot());
+        shard.with(|state| {
+            state.end_loan(home);
+            state.lend(order);
+            state.arena.at_mut(name.index()).home = order.slot();
+        });
         // The old home is a stream like any other now. What it was given is kept in mind, although
         // the new home comes after it: the free asks what is known.
         let _watched = shard.note_use(name.index(), &old, |used| sharpen(used, point));

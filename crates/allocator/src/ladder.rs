@@ -4,6 +4,7 @@
 //! is climbed. The host waits only for the cheapest block that would be enough, and for
 //! everything only when no single block is.
 
+use streams::StreamOrder;
 use streams::order::{Point, StreamSlot};
 
 use crate::allocator::Inner;
@@ -160,15 +161,20 @@ impl Inner {
         if self.context.is_blocking_forbidden() {
             return waited;
         }
-        for point in points {
-            let Some(order) = self.order_of(point.stream) else { continue };
+        let mut left = self.with_orders(points);
+        // What is learned on the way may show that a gate has been passed.
+        loop {
             // The host that waits for a gate may be the one that opens it later (R5).
-            if order.is_known_gated() && !self.view.is_complete(&order, *point) {
-                continue;
+            let is_held = |(order, point): &(StreamOrder, Point)| {
+                order.is_known_gated() && !self.view.is_complete(order, *point)
+            };
+            let (held, open): (Vec<_>, Vec<_>) = left.into_iter().partition(is_held);
+            if open.is_empty() {
+                return waited;
             }
-            waited |= self.view.synchronize_point(&order, *point).is_ok();
+            waited |= self.synchronize_until(&open);
+            left = held;
         }
-        waited
     }
 
     /// The latest point of each stream that some free block waits for.

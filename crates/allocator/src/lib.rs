@@ -58,6 +58,7 @@ mod carve;
 mod ceilings;
 mod depth;
 mod free_list;
+mod lent;
 mod limbo;
 mod owners;
 mod recent;

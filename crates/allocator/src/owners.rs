@@ -10,9 +10,11 @@
 
 use std::collections::BTreeSet;
 
+use streams::order::SlotKeeper;
+
 use crate::allocator::Inner;
 use crate::shard::Shard;
-use crate::sync::Mutex;
+use crate::sync::{Arc, Mutex};
 
 /// The slots that own memory. Its lock is taken last, and held for a look only.
 #[derive(Debug, Default)]
@@ -23,22 +25,26 @@ pub(crate) struct Owners {
 #[derive(Debug, Default)]
 struct Known {
     all: BTreeSet<usize>,
-    in_order: Vec<usize>,
+    /// Shared with the searches that are under way.
+    in_order: Arc<Vec<usize>>,
+    /// Where no other stream may come into the slots.
+    keepers: Vec<SlotKeeper>,
 }
 
 impl Owners {
-    /// The slot at this index owns memory from now on.
-    pub(crate) fn add(&self, index: usize) {
+    /// The slot at this index owns memory from now on; what keeps it, if anything is to.
+    pub(crate) fn add(&self, index: usize, keep_slot: impl FnOnce() -> Option<SlotKeeper>) {
         let mut known = self.known.lock();
         if known.all.insert(index) {
-            known.in_order.push(index);
+            known.keepers.extend(keep_slot());
+            Arc::make_mut(&mut known.in_order).push(index);
         }
     }
 
     /// Those that own memory or did, from the first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
-        let in_order = self.known.lock().in_order.clone();
-        in_order.into_iter()
+        let in_order = Arc::clone(&self.known.lock().in_order);
+        (0..in_order.len()).filter_map(move |place| in_order.get(place).copied())
     }
 }
 
@@ -66,7 +72,7 @@ mod tests {
         let owners = Owners::default();
         assert_eq!(owners.iter().count(), 0);
         for index in [65_535, 64, 0, 63, 64, 1000] {
-            owners.add(index);
+            owners.add(index, || None);
         }
         assert_eq!(owners.iter().collect::<Vec<_>>(), [65_535, 64, 0, 63, 1000]);
     }

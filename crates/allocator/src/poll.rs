@@ -1,7 +1,7 @@
 //! Learning what the device has done: by asking it, or by waiting for it.
 
-use streams::StreamOrder;
-use streams::order::StreamSlot;
+use streams::order::{Point, StreamSlot};
+use streams::{Fence, StreamOrder};
 
 use crate::allocator::{Allocator, Inner};
 use crate::reuse::Request;
@@ -84,15 +84,30 @@ impl Inner {
         if self.context.is_blocking_forbidden() {
             return;
         }
-        for point in self.all_pending() {
-            if let Some(order) = self.order_of(point.stream) {
-                // What cannot be waited for stays pending, and is not given back.
-                let _still_pending = self.view.synchronize_point(&order, point);
-            }
-        }
+        // What cannot be waited for stays pending, and is not given back.
+        self.synchronize_until(&self.with_orders(&self.all_pending()));
         for (_, shard) in self.owning_shards() {
             shard.with(|state| state.sweep());
         }
+    }
+
+    /// Blocks the host until these points have passed; false if nothing could be waited for.
+    ///
+    /// All fences are there before the first is waited for, in the order of slots: a fence teaches
+    /// what its stream had waited for, and what was then not recorded any more would follow from
+    /// which slots the streams have (R9).
+    pub(crate) fn synchronize_until(&self, points: &[(StreamOrder, Point)]) -> bool {
+        let until = |(order, point): &(StreamOrder, Point)| self.view.fence_until(order, *point);
+        let fences: Vec<_> = points.iter().filter_map(|point| until(point).ok()).collect();
+        let is_over = |fence: &Option<Fence>| {
+            fence.as_ref().is_none_or(|fence| self.view.synchronize(fence).is_ok())
+        };
+        fences.iter().map(is_over).fold(false, |any, is_over| any | is_over)
+    }
+
+    /// The points, each with its stream.
+    pub(crate) fn with_orders(&self, points: &[Point]) -> Vec<(StreamOrder, Point)> {
+        points.iter().filter_map(|point| Some((self.order_of(point.stream)?, *point))).collect()
     }
 
     /// Asks the device about every stream, where the policy allows that.
@@ -114,5 +129,43 @@ impl ShardState {
     /// Bytes that are free but for uses on other streams.
     pub(crate) fn pending_free_bytes(&self) -> u64 {
         self.small.pending.bytes + self.large.pending.bytes
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use cuda_sim::{Machine, Schedule};
+    use streams::{Driver, StreamOptions};
+
+    use crate::device_bytes::uncounted;
+    use crate::{Allocator, Config, Policy};
+
+    const BYTES: u64 = 2 << 20;
+
+    /// Was: the stream with the lowest slot was synchronized first, and what that taught of the
+    /// others was not waited for again: more was settled, or less, as the slots were.
+    #[test]
+    fn r9_what_emptying_the_cache_settles_does_not_depend_on_which_slots_the_streams_have() {
+        let machine = Machine::builder().schedule(Schedule::Lazy).build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = || context.create_stream(StreamOptions::default()).unwrap();
+        let [low, high] = [stream(), stream()];
+        for [home, user] in [[&low, &high], [&high, &low]] {
+            let config = Config::default().with_policy(Policy::Deterministic);
+            let allocator = Allocator::new(&context, config).unwrap();
+            let [block, other] = [0, 1].map(|_| allocator.allocate(home, BYTES).unwrap());
+            drop(home.fill_bytes(&block, 0, BYTES, 1).unwrap());
+            // An event of the program's: it is no fence that is found later.
+            user.wait_event(&home.record_event().unwrap()).unwrap();
+            drop(user.fill_bytes(&uncounted(&block), 0, BYTES, 2).unwrap());
+            block.record_stream(user);
+            drop(block);
+            let last = home.fill_bytes(&other, 0, BYTES, 1).unwrap().point();
+            allocator.empty_cache().unwrap();
+            assert!(home.order().is_settled(last), "all that was queued is waited for");
+            assert!(user.order().is_settled(user.order().position()));
+        }
     }
 }

@@ -229,6 +229,7 @@ impl ShardState {
     ) -> Taken {
         request.served.set(step);
         self.split_for(block, request.size, request.order.slot());
+        self.lend(request.order);
         let asked = (request.requested, request.is_raw);
         self.hand_out_whole(block, request.order.slot(), asked, step)
     }

@@ -19,6 +19,7 @@ use crate::block::{BlockIndex, Spare, State};
 use crate::ceilings::Levels;
 use crate::config::Sabotage;
 use crate::free_list::FreeList;
+use crate::lent::Lent;
 use crate::limbo::Limbo;
 use crate::lock::Lock;
 use crate::recent::Recent;
@@ -89,6 +90,7 @@ pub(crate) struct ShardState {
     pub(crate) limbo: Limbo,
     pub(crate) recent: Recent,
     pub(crate) regulars: Regulars,
+    pub(crate) lent: Lent,
     pub(crate) spare: Spare,
     pub(crate) freed_count: u64,
     /// Bytes in blocks of this shard that are handed out.
@@ -147,6 +149,7 @@ impl ShardState {
             limbo: Limbo::default(),
             recent: Recent::default(),
             regulars: Regulars::default(),
+            lent: Lent::default(),
             spare: Spare::default(),
             freed_count: 0,
             allocated: 0,

@@ -43,6 +43,13 @@ impl View {
         }
     }
 
+    /// Whether a stream that comes into the slot of one that owned memory may inherit it. Which slot
+    /// a new stream gets depends on what earlier streams of the process have left, so a policy that
+    /// goes by the calls alone keeps the slot until it ends.
+    pub(crate) fn inherits(self) -> bool {
+        !matches!(self, Self::Settled)
+    }
+
     /// Whether the next operation of the stream is known to come after `point`.
     #[inline]
     pub(crate) fn knows(self, order: &StreamOrder, point: Point) -> bool {
@@ -124,12 +131,18 @@ impl View {
         }
     }
 
-    /// Blocks until everything up to `point`, a point of the stream, is done.
+    /// What to wait for until everything up to `point`, a point of the stream, is done: a fence that
+    /// was kept, else one recorded now. Nothing if it is known to be over.
     #[track_caller]
-    pub(crate) fn synchronize_point(self, order: &StreamOrder, point: Point) -> Result<(), Error> {
-        match self {
-            Self::Observed => order.apart().synchronize_point(point),
-            Self::Settled | Self::ObservedOpenly => order.synchronize_point(point),
+    pub(crate) fn fence_until(
+        self,
+        order: &StreamOrder,
+        point: Point,
+    ) -> Result<Option<Fence>, Error> {
+        if self.is_complete(order, point) {
+            return Ok(None);
         }
+        let kept = self.fence_covering(order, point);
+        kept.map_or_else(|| self.fence_now(order), Ok).map(Some)
     }
 }

@@ -74,6 +74,17 @@ enum Refusal {
     Block,
 }
 
+/// Everything that speaks against a candidate, whatever was found first.
+type Refusals = SmallVec<[Refusal; 2]>;
+
+/// A fence that covers a point and nothing queued after the free that it belongs to.
+#[derive(Debug)]
+enum Exact {
+    Kept(Fence),
+    /// To be recorded, on a stream that has got nothing since.
+    ToRecord(StreamOrder, Point),
+}
+
 impl Inner {
     /// Serves a request by waits on the device, if a block can be had that way.
     ///
@@ -139,12 +150,7 @@ impl Inner {
             let candidate = self.best_candidate(request, &terms)?;
             match self.wait_and_take(request, &candidate, need) {
                 Ok(taken) => return Some((candidate.owner, taken)),
-                Err(Refusal::Stream(stream)) => terms.unwaitable.push(stream),
-                Err(Refusal::Beyond(point)) => terms.beyond.push(point),
-                Err(Refusal::Block) => {
-                    let blocks = candidate.blocks.iter();
-                    terms.refused.extend(blocks.map(|(block, _)| (candidate.owner, *block)));
-                }
+                Err(refusals) => refusals.iter().for_each(|it| terms.take_in(it, &candidate)),
             }
         }
         None
@@ -192,17 +198,18 @@ impl Inner {
         request: &Request<'_>,
         candidate: &Candidate,
         need: Need,
-    ) -> Result<Taken, Refusal> {
-        let shard = self.shards.get(candidate.owner).ok_or(Refusal::Block)?;
+    ) -> Result<Taken, Refusals> {
+        let gone = || Refusals::from_iter([Refusal::Block]);
+        let shard = self.shards.get(candidate.owner).ok_or_else(gone)?;
         let fences = self.fences_of(request, &candidate.unmet, need)?;
         if !shard.with(|state| state.reserve(candidate, request)) {
-            return Err(Refusal::Block);
+            return Err(gone());
         }
         let waited = self.wait_for(request, &fences);
         shard.with(|state| {
             if !waited {
                 candidate.blocks.iter().for_each(|(block, _)| state.settle(*block));
-                return Err(Refusal::Block);
+                return Err(gone());
             }
             let whole = state.join_reserved(candidate.blocks.iter().map(|(block, _)| *block));
             Ok(state.hand_out(whole, request, Step::DeviceWait))
@@ -239,32 +246,62 @@ impl Inner {
         fences.is_ok_and(|fences| self.wait_for(request, &fences))
     }
 
-    /// Fences that cover just what is waited for.
+    /// Fences that cover just what is waited for; or everything that speaks against it.
+    ///
+    /// Nothing is recorded before it is known that nothing does: points come in the order of slots,
+    /// and a fence that is left on one stream since another one was refused later could be waited
+    /// for under `deterministic` or not as the slots are (R9).
     fn fences_of(
         &self,
         request: &Request<'_>,
         unmet: &Frontier,
         need: Need,
-    ) -> Result<SmallVec<[Fence; 4]>, Refusal> {
-        let mut fences: SmallVec<[Fence; 4]> = SmallVec::new();
+    ) -> Result<SmallVec<[Fence; 4]>, Refusals> {
+        let mut found: SmallVec<[Exact; 4]> = SmallVec::new();
+        let mut refusals = Refusals::new();
         for point in unmet.iter() {
-            let unwaitable = Refusal::Stream(point.stream);
-            let Some(order) = self.order_of(point.stream) else { return Err(unwaitable) };
-            // The driver counts downwards: a lower priority is a greater number.
-            let is_lower = request.order.priority() < order.priority();
-            if is_lower && need != Need::LastResort {
-                return Err(unwaitable);
+            match self.look_for_fence(request, point, need) {
+                Ok(fence) => found.push(fence),
+                Err(refusal) => refusals.push(refusal),
             }
-            let Some(fence) = self.exact_fence(&order, point) else {
-                return Err(if order.may_be_waited_on() { Refusal::Block } else { unwaitable });
-            };
-            if !order.may_be_waited_on_until(&fence) {
-                // Before the gate there may be others that can be waited for.
-                return Err(if fence.is_gated() { Refusal::Beyond(point) } else { unwaitable });
-            }
-            fences.push(fence);
         }
-        Ok(fences)
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let fences = found.into_iter().map(|fence| match fence {
+            Exact::Kept(fence) => Some(fence),
+            Exact::ToRecord(order, point) => self.record_exactly(&order, point),
+        });
+        fences.collect::<Option<_>>().ok_or_else(|| Refusals::from_iter([Refusal::Block]))
+    }
+
+    /// The fence to wait for up to `point`, if the requester may. No driver call.
+    fn look_for_fence(
+        &self,
+        request: &Request<'_>,
+        point: Point,
+        need: Need,
+    ) -> Result<Exact, Refusal> {
+        let unwaitable = Refusal::Stream(point.stream);
+        let Some(order) = self.order_of(point.stream) else { return Err(unwaitable) };
+        // The driver counts downwards: a lower priority is a greater number.
+        let is_lower = request.order.priority() < order.priority();
+        if is_lower && need != Need::LastResort {
+            return Err(unwaitable);
+        }
+        let Some(fence) = self.kept_exactly(&order, point) else {
+            return if self.can_record_exactly(&order, point) {
+                Ok(Exact::ToRecord(order, point))
+            } else {
+                Err(if order.may_be_waited_on() { Refusal::Block } else { unwaitable })
+            };
+        };
+        if order.may_be_waited_on_until(&fence) {
+            Ok(Exact::Kept(fence))
+        } else {
+            // Before the gate there may be others that can be waited for.
+            Err(if fence.is_gated() { Refusal::Beyond(point) } else { unwaitable })
+        }
     }
 
     /// Waits for reserved memory; false if a wait failed.
@@ -280,15 +317,22 @@ impl Inner {
     /// A fence that covers `point` and nothing submitted after the free that it belongs to (O6),
     /// recorded now if that is still possible.
     pub(crate) fn exact_fence(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
+        let kept = self.kept_exactly(order, point);
+        let can_record = kept.is_none() && self.can_record_exactly(order, point);
+        if can_record { self.record_exactly(order, point) } else { kept }
+    }
+
+    fn kept_exactly(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
         let kept = self.view.fence_exactly(order, point);
-        let kept = kept.or_else(|| self.view.fence_exactly(order, self.bursts.fenced(point)?));
-        if kept.is_some() {
-            return kept;
-        }
+        kept.or_else(|| self.view.fence_exactly(order, self.bursts.fenced(point)?))
+    }
+
+    fn can_record_exactly(&self, order: &StreamOrder, point: Point) -> bool {
         let gone = order.is_retired() || order.is_shared() || !order.may_be_waited_on();
-        if gone || self.view.home_position(order) != point {
-            return None;
-        }
+        !gone && self.view.home_position(order) == point
+    }
+
+    fn record_exactly(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
         self.view.fence_now(order).ok().filter(|fence| fence.point().mark == point.mark)
     }
 }
@@ -300,6 +344,18 @@ impl Candidate {
 }
 
 impl Terms {
+    /// Leaves out from now on what was tried in vain.
+    fn take_in(&mut self, refusal: &Refusal, candidate: &Candidate) {
+        match refusal {
+            Refusal::Stream(stream) => self.unwaitable.push(*stream),
+            Refusal::Beyond(point) => self.beyond.push(*point),
+            Refusal::Block => {
+                let blocks = candidate.blocks.iter();
+                self.refused.extend(blocks.map(|(block, _)| (candidate.owner, *block)));
+            }
+        }
+    }
+
     /// Whether a stream may be made to wait for `point`.
     fn allow(&self, point: Point) -> bool {
         self.within.as_ref().is_none_or(|within| within.covers(point))
@@ -440,3 +496,6 @@ impl ShardState {
         fits
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -35,6 +35,7 @@ pub(crate) fn draw_setup(seed: u64, wishes: &Wishes, chance: &mut Chance) -> Set
         pending_bytes_max: chance.pick(&[None, Some(0), Some(3 << 20)]),
         memory: chance.pick(&[Memory::Virtual, Memory::Virtual, Memory::Plain]),
         one_queue: wishes.one_queue,
+        earlier_streams: 0,
         looks: chance.once_in(3),
         checked: wishes.checked.unwrap_or(checks(seed).once_in(CHECKED_ONE_IN)),
         broken: None,

@@ -52,6 +52,9 @@ pub struct Setup {
     pub memory: Memory,
     /// Whether all streams share one hardware queue.
     pub one_queue: bool,
+    /// How many streams have come and gone before: those of the program take their slots, the last
+    /// one first.
+    pub earlier_streams: usize,
     /// Whether the allocator is looked at before each request.
     pub looks: bool,
     /// Whether the checker that a user can turn on watches, as a second verdict.

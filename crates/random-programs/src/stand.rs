@@ -97,6 +97,9 @@ impl Stand {
             stream.fill_words(&uncounted(counted), 0, 2, 0).expect("the counter is cleared");
         cleared.wait().expect("the fill ends");
         let handle = machine.stream_with_id(stream.id()).expect("a living stream");
+        let earlier = || context.create_stream(StreamOptions::default()).expect("a stream");
+        let earlier: Vec<Stream> = (0..setup.earlier_streams).map(|_| earlier()).collect();
+        earlier.iter().for_each(Stream::retire);
         Self {
             context,
             kernels,

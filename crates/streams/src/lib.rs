@@ -95,7 +95,7 @@ pub use future::Completion;
 pub use gates::Gates;
 pub use graph::{Capture, CaptureMode, Graph, GraphExec, Hold, is_broken_capture};
 pub use launch::{Kernel, Module};
-pub use order::{Frontier, Point, Registry, StreamSlot};
+pub use order::{Frontier, Point, Registry, SlotKeeper, StreamSlot};
 pub use stream::{PerThreadStream, Stream, StreamOptions};
 pub use stream_order::StreamOrder;
 pub use stream_pool::StreamPool;

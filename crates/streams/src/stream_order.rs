@@ -9,7 +9,7 @@ use crate::driver::DriverStream;
 use crate::error::Error;
 use crate::fence::Fence;
 use crate::observe::{By, Place, WaitedFor, What};
-use crate::order::{Frontier, Made, Point, StreamSlot};
+use crate::order::{Frontier, Made, Point, SlotKeeper, StreamSlot};
 use crate::stream::Stream;
 use crate::stream_core::{StreamCore, StreamKind};
 use crate::sync::Arc;
@@ -57,6 +57,13 @@ impl StreamOrder {
     #[must_use]
     pub fn slot(&self) -> StreamSlot {
         self.core.me()
+    }
+
+    /// Keeps the slot from every other stream for as long as the result lives, unless all slots are
+    /// taken: for whoever keeps something by slots that the next stream there is not to inherit.
+    #[must_use]
+    pub fn keep_slot(&self) -> SlotKeeper {
+        SlotKeeper::new(self.core.registry(), self.slot())
     }
 
     /// The driver's id for the stream, which no other stream ever has. A default stream, and any

@@ -152,6 +152,35 @@ fn assert_same_places(seed: u64, faults: bool) {
     }
 }
 
+/// Was: which stream a new one inherited memory from, what a host synchronization taught, and which
+/// fences were left by waits that were given up followed the slots, which are what earlier streams
+/// of the process have left: half of these programs came to other places (R9).
+#[test]
+fn deterministic_gives_the_same_places_whatever_streams_there_were_before() {
+    for seed in 0..40 {
+        let addresses = |earlier_streams| {
+            let wishes = Wishes {
+                policy: Some(Policy::Deterministic),
+                checked: Some(false),
+                graphs: false,
+                threads: Some(1),
+                ..Wishes::default()
+            };
+            let mut program = Program::draw_with(seed, &wishes);
+            program.setup.earlier_streams = earlier_streams;
+            let outcome = run(&program);
+            assert_eq!(outcome.findings, [], "seed {seed} after {earlier_streams} streams");
+            outcome.addresses
+        };
+        let expected = addresses(0);
+        assert!(!expected.is_empty(), "seed {seed} asked for nothing");
+        for earlier_streams in [9, 200] {
+            let found = addresses(earlier_streams);
+            assert_eq!(found, expected, "seed {seed} after {earlier_streams} streams");
+        }
+    }
+}
+
 /// A program of a seed in which pools and allocators of several policies work on the same streams.
 fn mixed(seed: u64, schedule: &Schedule) -> Program {
     let [own, other, third] = [Policy::Deterministic, Policy::Default, Policy::PyTorch];

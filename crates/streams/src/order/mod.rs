@@ -36,7 +36,7 @@ mod version;
 
 pub use frontier::Frontier;
 pub use point::{Point, StreamSlot};
-pub use registry::Registry;
+pub use registry::{Registry, SlotKeeper};
 
 pub(crate) use last_mark::LastMark;
 pub(crate) use registry::STREAMS_MAX;

@@ -74,10 +74,10 @@ impl Registry {
 
     /// A slot for a new stream of `context`, or `None` when all are taken.
     pub(crate) fn open(&self, context: u64, shared: bool) -> Option<StreamSlot> {
-        let settled = |slot: &Slot| !slot.has_unsettled();
+        let settled = |slot: &Slot| !slot.has_unsettled() && !slot.is_kept();
         let done = |slot: &Slot| slot.is_complete(slot.submitted());
         let taken = self.take_free(settled).or_else(|| self.append());
-        // Rather than refuse, a slot is taken that was only seen to be done.
+        // Rather than refuse, a slot is taken that was only seen to be done, or is kept.
         let me = taken.or_else(|| self.take_free(done))?;
         self.slot(me)?.open(context, shared);
         Some(me)
@@ -90,8 +90,12 @@ impl Registry {
 
     fn take_free(&self, is_over: impl Fn(&Slot) -> bool) -> Option<StreamSlot> {
         let mut free = lock(&self.free);
-        if let Some(me) = free.ready.pop() {
-            return Some(me);
+        while let Some(me) = free.ready.pop() {
+            // Somebody may have come to keep it.
+            if self.slot(me).is_some_and(&is_over) {
+                return Some(me);
+            }
+            free.draining.push(me);
         }
         let draining = std::mem::take(&mut free.draining);
         let (done, still) =
@@ -213,6 +217,31 @@ impl Registry {
                 (slot.context() == context).then_some(Point { stream: me, mark })
             })
             .collect()
+    }
+}
+
+/// While it lives, no other stream gets the slot, unless all are taken: for somebody who keeps by
+/// slots what the next stream there is not to inherit.
+#[derive(Debug)]
+pub struct SlotKeeper {
+    registry: Arc<Registry>,
+    me: StreamSlot,
+}
+
+impl SlotKeeper {
+    pub(crate) fn new(registry: &Arc<Registry>, me: StreamSlot) -> Self {
+        if let Some(slot) = registry.slot(me) {
+            slot.keep();
+        }
+        Self { registry: Arc::clone(registry), me }
+    }
+}
+
+impl Drop for SlotKeeper {
+    fn drop(&mut self) {
+        if let Some(slot) = self.registry.slot(self.me) {
+            slot.let_go();
+        }
     }
 }
 

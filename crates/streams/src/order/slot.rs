@@ -28,6 +28,8 @@ pub(crate) struct Slot {
     /// The last submission that may wait for the host.
     gated: AtomicU64,
     flags: AtomicU32,
+    /// How many want no other stream here (`SlotKeeper`).
+    keepers: AtomicU32,
     context: AtomicU64,
     clock: Mutex<Clock>,
 }
@@ -80,6 +82,7 @@ impl Slot {
             finished: AtomicU64::new(0),
             gated: AtomicU64::new(0),
             flags: AtomicU32::new(0),
+            keepers: AtomicU32::new(0),
             context: AtomicU64::new(0),
             clock: Mutex::default(),
         }
@@ -97,6 +100,20 @@ impl Slot {
 
     pub(crate) fn context(&self) -> u64 {
         self.context.load(Ordering::Acquire)
+    }
+
+    /// One more wants no other stream here.
+    pub(crate) fn keep(&self) {
+        self.keepers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One of them does not any more.
+    pub(crate) fn let_go(&self) {
+        self.keepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        0 < self.keepers.load(Ordering::SeqCst)
     }
 
     /// Someone else may submit from now on.

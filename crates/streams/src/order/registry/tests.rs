@@ -238,3 +238,26 @@ fn the_registry_is_full_at_its_named_limit() {
     }
     assert_eq!(registry.open(1, false), None);
 }
+
+#[test]
+fn r9_a_slot_that_somebody_keeps_gets_no_other_stream() {
+    let registry = Arc::new(Registry::new());
+    let slot = registry.open(1, false).unwrap();
+    let keepers = [0, 1].map(|_| SlotKeeper::new(&registry, slot));
+    registry.close(slot);
+    for keeper in keepers {
+        assert_ne!(registry.open(1, false), Some(slot));
+        drop(keeper);
+    }
+    assert_eq!(registry.open(1, false), Some(slot));
+    registry.close(slot);
+    // One that was found free already may be kept, too.
+    let other = registry.open(1, false).unwrap();
+    assert_eq!(other, slot);
+    let third = registry.open(1, false).unwrap();
+    [other, third].into_iter().for_each(|slot| registry.close(slot));
+    let next = registry.open(1, false).unwrap();
+    let ready = if next == other { third } else { other };
+    let _keeper = SlotKeeper::new(&registry, ready);
+    assert_ne!(registry.open(1, false), Some(ready));
+}

@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::Location;
 
 use streams::order::StreamSlot;
-use streams::{Context, Stream, StreamOrder};
+use streams::{Context, Stream, StreamOrder, in_host_function};
 
 use crate::bursts::Bursts;
 use crate::bytes::{REQUEST_BYTES_MAX, round_up};
@@ -22,7 +22,7 @@ use crate::owners::Owners;
 use crate::pace::Pace;
 use crate::reuse::{Request, Step, Taken};
 use crate::seat::Seat;
-use crate::shard::{Shard, ShardSetup, ShardState};
+use crate::shard::{Shard, ShardSetup};
 use crate::source::Source;
 use crate::stats::SharedCounters;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
@@ -37,7 +37,13 @@ use crate::wait::Need;
 /// no driver call.
 ///
 /// Blocks keep the allocator alive. When the last clone and the last block are gone, its memory
-/// goes back to the device, after a synchronization of the streams that used it.
+/// goes back to the device, after a synchronization of the streams that used it. What cannot be
+/// waited for then, because the last to go goes in a host function, under
+/// [`Driver::forbid_blocking`](streams::Driver::forbid_blocking) or after a stream that left no
+/// fence, is left to the context: it goes back once it is known to be over, when another allocator
+/// there grows, polls, trims or ends, or at the calls that [`Context::leave`] names, and counts in
+/// [`Context::leftover_bytes`] until then. Memory that is still handed out as numbers counts there
+/// for good.
 #[derive(Clone)]
 pub struct Allocator {
     pub(crate) inner: Arc<Inner>,
@@ -109,6 +115,7 @@ impl Allocator {
         source: Arc<dyn Source>,
         watch: Watch,
     ) -> Result<Self, AllocError> {
+        context.settle_leftovers();
         let total = context.device().total_bytes()?;
         let limit_max = total.min(REQUEST_BYTES_MAX);
         let family =
@@ -178,7 +185,7 @@ impl Allocator {
     ///
     /// # Errors
     /// The raw parts name no allocated block of this allocator: it was taken back or freed
-    /// before, or belongs to another one.
+    /// before, or belongs to another one. Or this is a fork of the allocator's process.
     pub fn from_raw(&self, raw: RawBlock) -> Result<Block, FreeError> {
         Block::from_raw(self, raw)
     }
@@ -219,11 +226,13 @@ impl Allocator {
     /// the bytes that went. Pieces that hold an allocated block stay.
     ///
     /// # Errors
-    /// The driver's failure to take a piece; that piece is leaked and never used again.
+    /// This is a host function, and nothing was done; or the driver's failure to take a piece; that
+    /// piece is leaked and never used again.
     pub fn empty_cache(&self) -> Result<u64, AllocError> {
-        self.inner.check_context()?;
+        self.inner.check_may_free()?;
         self.inner.synchronize_pending();
         self.inner.family.reap_and_wait();
+        self.inner.context.settle_leftovers();
         self.inner.trim(u64::MAX).map_err(AllocError::Source)
     }
 
@@ -231,11 +240,12 @@ impl Allocator {
     /// for anything; returns the bytes that went.
     ///
     /// # Errors
-    /// The driver's failure to take a piece; that piece is leaked and never used again.
+    /// This is a host function, and nothing was done; or the driver's failure to take a piece; that
+    /// piece is leaked and never used again.
     pub fn trim(&self, bytes: u64) -> Result<u64, AllocError> {
-        self.inner.check_context()?;
+        self.inner.check_may_free()?;
         self.inner.learn_by_asking();
-        self.inner.family.reap();
+        self.inner.reap();
         self.inner.trim(bytes).map_err(AllocError::Source)
     }
 }
@@ -330,8 +340,11 @@ impl Inner {
         }
     }
 
-    /// The first error of a context that has failed (L4).
-    fn check_context(&self) -> Result<(), AllocError> {
+    /// The first error of a context that has failed (L4), or that this is a host function.
+    fn check_may_free(&self) -> Result<(), AllocError> {
+        if in_host_function() {
+            return Err(streams::Error::InsideHostFunction.into());
+        }
         self.context.failure().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
@@ -433,22 +446,7 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// Gives all memory back: first the uses are waited for, as nothing else proves them over.
-    /// What cannot be waited for is leaked rather than unmapped under running work. On a context
-    /// that has failed nothing is called, and the driver takes everything back with the context.
     fn drop(&mut self) {
-        if self.is_first {
-            self.family.close();
-        }
-        if self.context.first_error().is_some() {
-            return;
-        }
-        self.synchronize_pending();
-        if self.trim(u64::MAX).is_err() {
-            self.count_drop_error();
-        }
-        for (_, shard) in self.shards.iter() {
-            let _idle = shard.with(ShardState::give_up_segments);
-        }
+        self.end();
     }
 }

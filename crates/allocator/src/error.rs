@@ -120,6 +120,12 @@ pub enum FreeError {
         /// The block's address.
         address: u64,
     },
+    /// This process is a fork of the block's, and has nothing of it.
+    #[error("the block at {address:#x} is the parent's: this process was forked from it")]
+    Forked {
+        /// The block's address.
+        address: u64,
+    },
     /// The free took effect, but a fence could not be recorded: the block stays unused until
     /// its streams are synchronized.
     #[error("the block was freed, but its uses could not be fenced: {0}")]

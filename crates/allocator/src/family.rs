@@ -131,6 +131,13 @@ impl Family {
         private.extract_if(.., goes).collect()
     }
 
+    /// Runs `work` while the list of pools is locked.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn with_lock<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _locked = self.private.lock();
+        work()
+    }
+
     /// Lets go of all private pools: the allocator is gone, and they keep themselves.
     pub(crate) fn close(&self) {
         let gone = self.private.lock().take();

@@ -7,9 +7,13 @@ use crate::stats::Stats;
 use crate::sync::Ordering;
 
 impl Allocator {
-    /// The figures now. Visits every shard; not for the hot path.
+    /// The figures now. Visits every shard; not for the hot path. All zero in a fork of the
+    /// allocator's process.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        if self.inner.context.is_forked() {
+            return Stats::default();
+        }
         let mut stats = self.inner.stats();
         stats.stranded_bytes = self.stranded().total_bytes();
         stats
@@ -20,6 +24,9 @@ impl Allocator {
     /// `None` if it waits at the bound only, or never.
     #[must_use]
     pub fn wait_depth(&self, stream: &Stream) -> Option<u32> {
+        if self.inner.context.is_forked() {
+            return None;
+        }
         let depth =
             self.inner.depth(stream.order()).filter(|_| self.inner.config.policy.waits())?;
         Some(u32::try_from(depth).unwrap_or(u32::MAX))
@@ -27,7 +34,9 @@ impl Allocator {
 
     /// Starts all peaks again from the current values.
     pub fn reset_peaks(&self) {
-        self.inner.reset_peaks();
+        if !self.inner.context.is_forked() {
+            self.inner.reset_peaks();
+        }
     }
 }
 

@@ -88,7 +88,7 @@ impl Inner {
         at_least: u64,
     ) -> Result<Taken, GrowthError> {
         let Wanted { request, step, .. } = *wanted;
-        self.family.reap();
+        self.reap();
         let stretch = self.find_stretch(shard, wanted, at_least)?;
         let bytes = stretch.missing_bytes();
         if !self.wait_until_met(request, &stretch.unmet) {

@@ -211,9 +211,11 @@ impl Block {
     ///
     /// # Errors
     /// The stream is one of another context or driver, or retired; the old home captures, or is
-    /// gone without a fence; or the driver's answer. Nothing is changed then.
+    /// gone without a fence; this is a fork of the block's process; or the driver's answer. Nothing
+    /// is changed then.
     #[track_caller]
     pub fn move_to(&mut self, stream: &Stream) -> Result<(), AllocError> {
+        self.check_process()?;
         let (order, inner) = (stream.order(), self.inner());
         if !order.is_in(&inner.context) {
             return Err(AllocError::ForeignStream { stream_id: order.id() });
@@ -254,11 +256,23 @@ impl Block {
         Ok(())
     }
 
-    /// Keeps the block from being reused, beyond its free, until the hold is dropped.
+    /// Refuses a fork of the block's process: a lock that another thread of the parent held is held
+    /// there for ever.
+    pub(crate) fn check_process(&self) -> Result<(), streams::Error> {
+        let is_forked = match &self.kept {
+            Kept::Memory(owned) => owned.shard.is_forked(),
+            Kept::Nothing(allocator) => allocator.context.is_forked(),
+        };
+        if is_forked { Err(streams::Error::Forked) } else { Ok(()) }
+    }
+
+    /// Keeps the block from being reused, beyond its free, until the hold is dropped. In a fork of
+    /// the block's process nothing is held.
     #[must_use = "a hold that is not kept holds nothing"]
     #[track_caller]
     pub fn hold(&self) -> Hold {
         let (memory, allocator) = match &self.kept {
+            Kept::Memory(owned) if owned.shard.is_forked() => (None, None),
             Kept::Memory(Owned { shard, name }) => {
                 let watched = shard.with(|state| {
                     state.arena.at_mut(name.index()).hold_count += 1;
@@ -289,7 +303,8 @@ impl Block {
     }
 
     /// Turns the block into numbers; it stays allocated until [`crate::Allocator::from_raw`]
-    /// takes it back. The allocator itself must be kept alive by the caller.
+    /// takes it back. The allocator itself must be kept alive by the caller. In a fork of the
+    /// block's process the numbers name no block.
     #[must_use = "a raw block that is lost is never freed"]
     pub fn into_raw(self) -> RawBlock {
         let Self { kept, address, size, .. } = self;
@@ -297,6 +312,9 @@ impl Block {
             return RawBlock { address, size, token: RawBlock::EMPTY };
         };
         let Owned { shard, name } = *ManuallyDrop::new(owned);
+        if shard.is_forked() {
+            return RawBlock { address, size, token: RawBlock::EMPTY };
+        }
         let (token, last) = shard.with(|state| {
             let record = state.arena.at_mut(name.index());
             record.handle = record.handle.raw();
@@ -313,6 +331,9 @@ impl Block {
         let address = raw.address;
         if raw.is_empty() {
             return Ok(Self::empty(Arc::clone(inner)));
+        }
+        if inner.context.is_forked() {
+            return Err(FreeError::Forked { address });
         }
         let (slot, name) = raw.names(inner.identity())?;
         let missing = FreeError::NotAllocated { address };
@@ -376,11 +397,12 @@ fn wait_for(stream: &Stream, other: &StreamOrder, point: Point) -> Result<(), st
     if other.is_capturing() {
         return Err(streams::Error::Capturing { stream: other.id() });
     }
-    match (other.stream(), other.fence_covering(point)) {
-        (Some(other), _) => stream.wait_stream(&other),
-        (None, Some(fence)) => stream.order().wait_fence(&fence),
-        (None, None) => Err(streams::Error::StreamGone { stream: other.id() }),
+    if let Some(other) = other.stream() {
+        return stream.wait_stream(&other);
     }
+    other.await_last_fence();
+    let gone = streams::Error::StreamGone { stream: other.id() };
+    stream.order().wait_fence(&other.fence_covering(point).ok_or(gone)?)
 }
 
 /// Refuses what is for a stream's next operation where there will be none.
@@ -465,3 +487,7 @@ impl Drop for Hold {
         }
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+mod forked;

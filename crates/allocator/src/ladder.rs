@@ -75,6 +75,12 @@ impl Inner {
         if let Some(served) = self.trim_others_and_grow(shard, request, wait_for_all)? {
             return Ok(served);
         }
+        // What allocators that have ended had left.
+        if self.context.finish_leftovers().is_ok_and(|bytes| 0 < bytes)
+            && let Some(served) = self.grow_at_last(shard, request)?
+        {
+            return Ok(served);
+        }
         // Rung 6: what another thread is giving back is waited for.
         if let Some(served) = self.wait_for_leaving(shard, request)? {
             return Ok(served);

@@ -76,6 +76,7 @@ mod pace;
 mod poll;
 mod pool;
 mod release;
+mod remains;
 mod reuse;
 mod stranded;
 mod trim;

@@ -231,6 +231,14 @@ impl Watch {
     fn observer(&self) -> Option<&dyn Observer> {
         if cfg!(wellspring_unobserved) { None } else { self.0.as_deref() }
     }
+
+    /// Tells what `what` makes, if anybody watches.
+    #[inline]
+    pub(crate) fn tell(&self, allocator: u64, place: Option<Place>, what: impl FnOnce() -> What) {
+        if let Some(observer) = self.observer() {
+            observer.observe(&Happening { place, allocator, what: what() });
+        }
+    }
 }
 
 impl fmt::Debug for Watch {
@@ -291,10 +299,7 @@ impl Inner {
 
     /// Tells what `what` makes, if anybody watches.
     pub(crate) fn tell(&self, place: Option<Place>, what: impl FnOnce() -> What) {
-        if let Some(observer) = self.watch.observer() {
-            let allocator = self.identity();
-            observer.observe(&Happening { place, allocator, what: what() });
-        }
+        self.watch.tell(self.identity(), place, what);
     }
 
     /// Tells that a request was served.

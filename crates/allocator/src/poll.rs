@@ -20,7 +20,10 @@ impl Allocator {
     /// program's own calls taught is taken in, and nothing else. On a context that has failed
     /// nothing becomes free (L4).
     pub fn poll(&self) -> u64 {
-        self.inner.family.reap();
+        if self.inner.context.is_forked() {
+            return 0;
+        }
+        self.inner.reap();
         self.inner.poll_and_sweep()
     }
 }

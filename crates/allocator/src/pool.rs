@@ -53,7 +53,9 @@ impl Allocator {
     pub fn create_pool(&self, config: Config) -> Pool {
         let parent = &self.inner;
         let inner = parent.sibling(config);
-        parent.family.add(&inner);
+        if !parent.context.is_forked() {
+            parent.family.add(&inner);
+        }
         Pool { allocator: Self::of(inner) }
     }
 
@@ -61,6 +63,9 @@ impl Allocator {
     /// memory is complete. For tools; a handle keeps its pool.
     #[must_use]
     pub fn pools(&self) -> Vec<Pool> {
+        if self.inner.context.is_forked() {
+            return Vec::new();
+        }
         let private = self.inner.family.private().into_iter();
         private.map(|inner| Pool { allocator: Self::of(inner) }).collect()
     }

@@ -122,7 +122,8 @@ impl BlockState {
 
 impl Allocator {
     /// Everything it holds now. Looks at every block of every shard, each shard under its lock:
-    /// for tests, tools and questions, not for the hot path. No driver call.
+    /// for tests, tools and questions, not for the hot path. No driver call. Empty in a fork of the
+    /// allocator's process.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.inner.snapshot()
@@ -131,6 +132,15 @@ impl Allocator {
 
 impl Inner {
     fn snapshot(&self) -> Snapshot {
+        if self.context.is_forked() {
+            return Snapshot {
+                policy: self.config.policy,
+                limit_bytes: self.limit(),
+                segments: Vec::new(),
+                stream_ids: BTreeMap::new(),
+                view: self.view,
+            };
+        }
         let mut segments = Vec::new();
         let askers = self.askers();
         for (_, shard) in self.shards.iter() {

@@ -114,6 +114,9 @@ impl Allocator {
     /// streams that have such memory.
     #[must_use]
     pub fn stranded(&self) -> Stranded {
+        if self.inner.context.is_forked() {
+            return Stranded::default();
+        }
         let mut ledger = Ledger::default();
         let askers = self.inner.askers();
         for (_, shard) in self.inner.shards.iter() {
@@ -127,6 +130,9 @@ impl Allocator {
     /// block.
     #[must_use]
     pub fn stranded_for(&self, stream: &Stream, bytes: u64) -> Stranded {
+        if self.inner.context.is_forked() {
+            return Stranded::default();
+        }
         let mut ledger = Ledger::default();
         let askers = self.inner.askers();
         let step = Cell::new(Step::Growth);

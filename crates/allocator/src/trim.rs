@@ -4,12 +4,14 @@
 //! complete; being ordered is not enough, because the device's next owner is ordered after
 //! nothing (R8). No implicit wait of the driver is relied on (L5).
 
+use streams::in_host_function;
+
 use crate::allocator::Inner;
 use crate::block::{BlockIndex, State};
 use crate::carve::requirements;
 use crate::config::Sabotage;
 use crate::observe::What;
-use crate::shard::{CommittedPiece, Segment, Shard, ShardState};
+use crate::shard::{CommittedPiece, Shard, ShardState};
 use crate::source::SourceError;
 use crate::sync::Ordering;
 
@@ -39,7 +41,8 @@ impl Inner {
         may_trim: impl Fn(&ShardState) -> bool,
     ) -> Result<u64, SourceError> {
         let mut released = 0;
-        if self.context.is_blocking_forbidden() {
+        // A piece that the driver does not take back would be lost.
+        if self.context.is_blocking_forbidden() || in_host_function() {
             return Ok(released);
         }
         for (_, shard) in self.owning_shards() {
@@ -182,15 +185,5 @@ impl ShardState {
             return record.state == State::Ready;
         }
         requirements(record).all(|point| self.is_complete(point))
-    }
-
-    /// Takes out every segment. Those that hold memory are given up without a call; the others are
-    /// for the caller to drop, without the lock.
-    pub(crate) fn give_up_segments(&mut self) -> Vec<Segment> {
-        self.unmapped.clear();
-        let all = self.segments.drain(..).flatten();
-        let (idle, held): (Vec<_>, Vec<_>) = all.partition(|segment| segment.pieces.is_empty());
-        let _leaked = std::mem::ManuallyDrop::new(held);
-        idle
     }
 }

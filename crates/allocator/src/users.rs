@@ -23,10 +23,12 @@ impl Block {
     ///
     /// # Errors
     /// As for [`Stream::wait_stream`], also where there is nobody to wait for; a stream that has
-    /// ended and left no fence can only be synchronized. Streams that were waited for before stay
+    /// ended and left no fence can only be synchronized. Or this is a fork of the block's process.
+    /// Streams that were waited for before stay
     /// waited for.
     #[track_caller]
     pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
+        self.check_process()?;
         check_takes_work(stream)?;
         let inner = self.inner();
         self.users(&inner).iter().try_for_each(|user| inner.order_after(stream, user))
@@ -78,6 +80,7 @@ impl Inner {
         match user.stream() {
             Some(living) => view.wait_stream(stream, &living),
             None => {
+                user.await_last_fence();
                 let gone = Error::StreamGone { stream: user.id() };
                 let fence = view.fence_covering(user, point).ok_or(gone)?;
                 view.wait_fence(stream.order(), &fence)

@@ -69,6 +69,12 @@ impl Apart<'_> {
         if let Some(fence) = core.fence_without_any_news() {
             return Ok(fence);
         }
+        self.living_fence_now().or_else(|error| self.order.last_fence_instead(error))
+    }
+
+    #[track_caller]
+    fn living_fence_now(self) -> Result<Fence, Error> {
+        let core = self.order.core();
         let entered = core.enter()?;
         let adding = core.add_eagerly(&entered)?;
         core.record_fence_apart(entered.raw(), &adding)
@@ -145,9 +151,12 @@ impl Apart<'_> {
         }
         self.order.check_end(point)?;
         let fence = match self.fence_covering(point) {
-            Some(fence) => fence,
-            None => self.fence_now()?,
+            Some(fence) => Ok(fence),
+            None => self.fence_now(),
         };
-        fence.synchronize_apart()
+        match fence {
+            Err(Error::StreamGone { .. }) if self.order.is_complete(point) => Ok(()),
+            fence => fence?.synchronize_apart(),
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::event_pool::EventPool;
 use crate::fence::{Fence, FenceTimer};
 use crate::graph::Grave;
 use crate::known_streams::KnownStreams;
+use crate::leftovers::Leftovers;
 use crate::observe::Reached;
 use crate::order::Registry;
 use crate::stream::{PerThreadStream, Stream, StreamOptions};
@@ -41,9 +42,11 @@ pub(crate) struct ContextCore {
     /// The streams that an observer was told of, and not of their end; none without an observer.
     told: Mutex<HashMap<u64, Weak<StreamCore>>>,
     /// Fences of streams that are gone, so that their slots can be used again.
-    orphans: Mutex<Vec<Fence>>,
+    pub(crate) orphans: Mutex<Vec<Fence>>,
+    /// Memory that nobody has any more.
+    pub(crate) leftovers: Leftovers,
     /// What destroyed graphs still hold.
-    graves: Mutex<Vec<Grave>>,
+    pub(crate) graves: Mutex<Vec<Grave>>,
 }
 
 /// Orphans asked at one time.
@@ -63,6 +66,7 @@ impl ContextCore {
             synchronous: AtomicBool::new(false),
             told: Mutex::default(),
             orphans: Mutex::default(),
+            leftovers: Leftovers::default(),
             graves: Mutex::default(),
         }
     }
@@ -89,14 +93,10 @@ impl ContextCore {
         lock(&self.orphans).push(fence);
     }
 
-    /// Keeps what a destroyed graph held until its last replays are done.
-    pub(crate) fn bury(&self, grave: Grave) {
-        lock(&self.graves).push(grave);
-    }
-
     /// Asks a bounded number of fences that nobody else asks, and lets go of what is done.
     pub(crate) fn sweep(&self) -> Result<(), Error> {
         lock(&self.streams).forget_gone_now_and_then();
+        self.settle_leftovers();
         let asked: Vec<Fence> = lock(&self.orphans)
             .iter()
             .filter(|fence| !fence.is_known_complete())
@@ -124,25 +124,6 @@ impl ContextCore {
         Ok(())
     }
 
-    /// What the last replays of destroyed graphs wait for, but not behind a gate of the host.
-    fn open_grave_fences(&self) -> Vec<Fence> {
-        let graves = lock(&self.graves);
-        let open = graves.iter().filter_map(Grave::first_open_fence);
-        open.filter(|fence| !fence.is_gated()).cloned().collect()
-    }
-
-    /// Lets go of what destroyed graphs held, where their last replays are known to be done. Makes
-    /// no driver call of its own.
-    pub(crate) fn close_graves(&self) {
-        let mut graves = lock(&self.graves);
-        let (done, open): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut *graves).into_iter().partition(Grave::is_done);
-        *graves = open;
-        drop(graves);
-        // What was held may be anything, also something that uses this context: no lock is held.
-        drop(done);
-    }
-
     /// Refuses when a capture of this context is known, or found on a stream that others use.
     pub(crate) fn refuse_while_capturing(&self) -> Result<(), Error> {
         let refused = Error::ContextCapturing { context: self.id };
@@ -157,7 +138,7 @@ impl ContextCore {
         Ok(())
     }
 
-    fn living_streams(&self) -> Vec<Arc<StreamHandle>> {
+    pub(crate) fn living_streams(&self) -> Vec<Arc<StreamHandle>> {
         lock(&self.streams).living()
     }
 
@@ -186,6 +167,9 @@ impl ContextCore {
 
 impl Drop for ContextCore {
     fn drop(&mut self) {
+        if self.raw.is_forked() {
+            return;
+        }
         // Nothing that lives can find these out any more, so one last question is asked, and what
         // is still in use is leaked rather than freed under a running graph (C3).
         let _ = self.sweep();
@@ -193,6 +177,8 @@ impl Drop for ContextCore {
         if !open.is_empty() {
             Box::leak(Box::new(open));
         }
+        let orphans = std::mem::take(&mut *lock(&self.orphans));
+        self.end_leftovers(orphans);
     }
 }
 
@@ -309,11 +295,13 @@ impl Context {
         self.core.raw.call_count()
     }
 
-    /// Free and total bytes of the device.
+    /// Free and total bytes of the device. First gives back what was left to the context and is
+    /// over ([`Context::leave`]).
     ///
     /// # Errors
     /// The driver's answer.
     pub fn memory_info(&self) -> Result<(u64, u64), Error> {
+        self.core.settle_leftovers();
         self.core.raw.memory_info()
     }
 
@@ -344,27 +332,6 @@ impl Context {
     #[must_use]
     pub fn pooled_events(&self) -> usize {
         self.core.pool.free_count()
-    }
-
-    /// Blocks until the last replays of graphs that were destroyed are done, and lets go of what
-    /// these held, which may be what keeps this very context alive. A replay that may be waiting
-    /// for the host is not waited for.
-    ///
-    /// # Errors
-    /// The driver's answer.
-    #[track_caller]
-    pub fn finish_destroyed_graphs(&self) -> Result<(), Error> {
-        if self.is_blocking_forbidden() {
-            return Ok(());
-        }
-        loop {
-            let fences = self.core.open_grave_fences();
-            if fences.is_empty() {
-                self.core.close_graves();
-                return Ok(());
-            }
-            fences.iter().try_for_each(Fence::synchronize)?;
-        }
     }
 
     /// A new stream.

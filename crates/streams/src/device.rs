@@ -24,6 +24,13 @@ struct DriverInner {
     next_id: AtomicU64,
 }
 
+impl Drop for DriverInner {
+    /// Nobody is left who would come by and end what ended in host functions.
+    fn drop(&mut self) {
+        self.calls.parked().end();
+    }
+}
+
 /// Forbids calls that may wait for running work; see [`Driver::forbid_blocking`].
 #[derive(Debug)]
 pub struct NoBlocking {
@@ -103,8 +110,8 @@ impl Driver {
     /// device, such as the two halves of a collective on two devices: a free in between may hang.
     ///
     /// A request that would need such a call fails for want of memory instead. Memory of
-    /// `cuMemAlloc` and pinned memory that is dropped meanwhile is freed by a later call; an
-    /// allocator that ends meanwhile leaves its memory to the driver. What the program itself asks
+    /// `cuMemAlloc` and pinned memory that is dropped meanwhile is freed by a later call, and so is
+    /// that of an allocator that ends meanwhile ([`Context::leave`]). What the program itself asks
     /// for by name, such as `synchronize`, is done. Guards add up, over all threads.
     #[must_use = "blocking calls are allowed again when the guard is dropped"]
     pub fn forbid_blocking(&self) -> NoBlocking {

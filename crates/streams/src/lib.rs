@@ -60,8 +60,10 @@ mod fence_list;
 mod future;
 mod gates;
 mod graph;
+mod graves;
 mod known_streams;
 pub mod launch;
+mod leftovers;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod memory;

@@ -193,6 +193,7 @@ impl Stream {
         core.refuse_while_capturing(&entered)?;
         core.synchronize(&entered)?;
         core.context().close_graves();
+        core.context().settle_leftovers();
         Ok(())
     }
 

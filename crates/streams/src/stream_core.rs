@@ -14,7 +14,7 @@ use std::panic::Location;
 
 use crate::capture::{Adding, CaptureState, Membership};
 use crate::context::ContextCore;
-use crate::driver::{DriverStream, HostFunction};
+use crate::driver::{DriverStream, HostFunction, in_host_function};
 use crate::error::Error;
 use crate::fence_list::FenceList;
 use crate::order::{LastMark, Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
@@ -278,7 +278,8 @@ impl StreamCore {
         self.check_thread()?;
         let entered = self.hold()?;
         if let Err(error) = self.context.raw.ready() {
-            if self.context.raw.first_error().is_some() {
+            let is_forked = self.context.raw.is_forked();
+            if self.context.raw.first_error().is_some() && !is_forked {
                 self.cancel_host_functions();
             }
             return Err(error);
@@ -292,6 +293,19 @@ impl StreamCore {
         let before = handle.users.fetch_add(1, Ordering::SeqCst);
         let entered = Entered { handle };
         if before & RETIRED != 0 { Err(self.gone()) } else { Ok(entered) }
+    }
+
+    /// Waits for a thread that is retiring the stream now: only then has that left the last fence.
+    pub(crate) fn await_last_fence(&self) {
+        let is_retiring = || {
+            let handle = self.handle();
+            let retired = |handle: Arc<StreamHandle>| handle.users.load(Ordering::SeqCst) & RETIRED;
+            self.last.get().is_none() && handle.is_none_or(|handle| retired(handle) != 0)
+        };
+        // In a host function, the thread that retires the stream may be this one: in the driver.
+        while is_retiring() && !in_host_function() && !self.context.raw.is_forked() {
+            self.let_others_run();
+        }
     }
 
     /// Must the driver be asked whether the stream captures (C4)?

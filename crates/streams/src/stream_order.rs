@@ -228,13 +228,36 @@ impl StreamOrder {
     /// A fence at the point "now".
     ///
     /// On a stream used only through us, the last fence is shared when nothing was submitted since.
-    /// Only waits made apart since, and the fence is one that nobody finds later.
+    /// Only waits made apart since, and the fence is one that nobody finds later. If another thread
+    /// is retiring the stream now, its last fence is waited for, as long as a driver call takes.
     ///
     /// # Errors
     /// The stream is gone, is capturing, or is the per-thread stream of another thread; or the
     /// driver's answer.
     #[track_caller]
     pub fn fence_now(&self) -> Result<Fence, Error> {
+        self.living_fence_now().or_else(|error| self.last_fence_instead(error))
+    }
+
+    /// The last fence of a stream that another thread was retiring, instead of an error that says
+    /// that the stream is gone.
+    pub(crate) fn last_fence_instead(&self, error: Error) -> Result<Fence, Error> {
+        if !matches!(error, Error::StreamGone { .. }) {
+            return Err(error);
+        }
+        self.core.await_last_fence();
+        self.core.fence_without_any_news().ok_or(error)
+    }
+
+    /// If another thread is retiring the stream now, waits until that has left its last fence, no
+    /// longer than a driver call takes: until then there is neither a stream to be waited for nor
+    /// that fence.
+    pub fn await_last_fence(&self) {
+        self.core.await_last_fence();
+    }
+
+    #[track_caller]
+    fn living_fence_now(&self) -> Result<Fence, Error> {
         let shared = self.core.fence_without_news();
         let mine = |fence: &Fence| fence.frontier().point_on(self.slot());
         if let Some(fence) = &shared
@@ -369,12 +392,15 @@ impl StreamOrder {
             return Ok(());
         }
         self.check_end(point)?;
-        let fence = self.fence_covering(point);
-        let fence = match fence {
-            Some(fence) => fence,
-            None => self.fence_now()?,
+        let fence = match self.fence_covering(point) {
+            Some(fence) => Ok(fence),
+            None => self.fence_now(),
         };
-        fence.synchronize()
+        match fence {
+            // It ended meanwhile, and left no fence, as all of it was over.
+            Err(Error::StreamGone { .. }) if self.is_settled(point) => Ok(()),
+            fence => fence?.synchronize(),
+        }
     }
 
     /// Refuses a point past the end of a stream that is gone.

@@ -6,7 +6,9 @@ use std::ptr;
 
 use cuda_sys::{CUcontext, CUdevice, CUresult, CUstreamCaptureMode, Table};
 
-use super::{Calls, DeviceHandle, Generation, Handle, check, device_size, in_host_function};
+use super::{
+    Calls, DeviceHandle, Generation, Handle, Parked, check, device_size, in_host_function,
+};
 use crate::error::{Code, DriverError, Error};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, lock};
 
@@ -31,6 +33,8 @@ pub(crate) struct DriverContext {
     calls: AtomicU64,
     /// How many guards forbid calls that wait for running work.
     forbidden: Arc<AtomicUsize>,
+    /// What ended in host functions.
+    parked: Arc<Parked>,
     /// Of which process it is.
     generation: Generation,
 }
@@ -40,6 +44,7 @@ impl DriverContext {
         Self {
             table: Arc::clone(calls.table()),
             forbidden: Arc::clone(calls.forbidden()),
+            parked: Arc::clone(calls.parked()),
             raw: Handle(raw),
             device: DeviceHandle { raw: device },
             primary,
@@ -54,6 +59,7 @@ impl DriverContext {
 
     /// Retains the primary context of `device`.
     pub(crate) fn retain(calls: &Calls, device: DeviceHandle) -> Result<Self, DriverError> {
+        calls.parked().end();
         let mut raw = ptr::null_mut();
         // SAFETY: the device was named by the driver, and the result is ours to write.
         let code = unsafe { calls.table().device_primary_ctx_retain()(&raw mut raw, device.raw) };
@@ -200,13 +206,57 @@ impl DriverContext {
         }
     }
 
+    /// Whether we have retained it, and so decide how long it lives.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.primary
+    }
+
+    /// Keeps a thing that ended in a host function until it can end elsewhere.
+    pub(crate) fn park(&self, thing: Box<dyn Send>) {
+        self.parked.park(thing);
+    }
+
+    /// Ends what ended in host functions, unless this is one, or a fork.
+    pub(crate) fn end_parked(&self) {
+        self.parked.end();
+    }
+
+    /// The driver may not be called here: what is left to do is done by the next who opens a
+    /// context of this driver, comes by in another one, or drops the driver. A borrowed context
+    /// may be destroyed by then: what was put aside in it is leaked.
+    fn end_elsewhere(&mut self) {
+        if !self.primary || self.is_forked() {
+            return;
+        }
+        let rest = Self {
+            table: Arc::clone(&self.table),
+            raw: self.raw,
+            device: self.device,
+            primary: true,
+            first_error: std::mem::take(&mut self.first_error),
+            deferred: std::mem::take(&mut self.deferred),
+            has_deferred: AtomicBool::new(true),
+            silent_errors: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            forbidden: Arc::clone(&self.forbidden),
+            parked: Arc::clone(&self.parked),
+            generation: self.generation,
+        };
+        self.parked.park(Box::new(rest));
+    }
+
+    /// Counts an error that only a destructor saw.
+    pub(crate) fn count_silent_error(&self) {
+        self.silent_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn note_silently(&self, code: CUresult) {
         let Err(error) = check("a destructor", code) else { return };
         if error.code.is_gone() {
             // Nothing is left to destroy: the next destructor makes no call.
             let _ = self.first_error.set(error);
         } else {
-            self.silent_errors.fetch_add(1, Ordering::Relaxed);
+            self.count_silent_error();
         }
     }
 
@@ -302,8 +352,7 @@ impl fmt::Debug for DriverContext {
 impl Drop for DriverContext {
     fn drop(&mut self) {
         if in_host_function() {
-            // The driver may not be called here, and nobody is left to call it later.
-            return;
+            return self.end_elsewhere();
         }
         if self.first_error().is_none() && !self.is_blocking_forbidden() {
             self.run_deferred();

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use cuda_sys::{CUdevice, CUdevice_attribute, Table};
 
-use super::{check, device_size};
+use super::{Parked, check, device_size};
 use crate::error::{DriverError, Error};
 use crate::sync::{Arc, AtomicUsize};
 
@@ -14,6 +14,8 @@ pub(crate) struct Calls {
     table: Arc<Table>,
     /// How many guards forbid calls that wait for running work.
     forbidden: Arc<AtomicUsize>,
+    /// What ended in host functions.
+    parked: Arc<Parked>,
 }
 
 /// A device the driver has named.
@@ -28,7 +30,7 @@ impl Calls {
         let code = unsafe { table.init()(0) };
         check("cuInit", code)?;
         super::fork::watch();
-        Ok(Self { table, forbidden: Arc::default() })
+        Ok(Self { table, forbidden: Arc::default(), parked: Arc::new(Parked::new()) })
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -38,6 +40,11 @@ impl Calls {
     /// How many guards forbid calls that wait for running work.
     pub(crate) fn forbidden(&self) -> &Arc<AtomicUsize> {
         &self.forbidden
+    }
+
+    /// What ended in host functions.
+    pub(crate) fn parked(&self) -> &Arc<Parked> {
+        &self.parked
     }
 
     pub(crate) fn device_count(&self) -> Result<u32, DriverError> {

@@ -5,7 +5,7 @@ use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DriverContext, Handle, host_size};
+use super::{DriverContext, Handle, host_size, in_host_function};
 use crate::error::Error;
 use crate::sync::Arc;
 
@@ -41,7 +41,7 @@ impl DriverMemory {
     /// Gives the memory back. On a failed context this makes no call and succeeds (L4); after an
     /// error the memory is leaked, never freed twice.
     pub(crate) fn release(mut self) -> Result<(), Error> {
-        if self.context.is_blocking_forbidden() {
+        if self.context.is_blocking_forbidden() || in_host_function() {
             // The destructor puts it aside.
             return Ok(());
         }

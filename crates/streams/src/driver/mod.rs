@@ -22,6 +22,7 @@ mod host_words;
 mod launch;
 mod memory;
 mod owner;
+mod parked;
 mod stream;
 mod vmm;
 
@@ -39,6 +40,7 @@ pub(crate) use launch::{DriverFunction, DriverModule, Shape};
 pub(crate) use memory::{DriverHostMemory, DriverMemory};
 pub(crate) use owner::OpenUses;
 pub use owner::{DeviceOwner, RawSpan};
+pub(crate) use parked::Parked;
 pub(crate) use stream::{DriverStream, Special};
 pub(crate) use vmm::{DriverPhysical, DriverRange, granularity};
 

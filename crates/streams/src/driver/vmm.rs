@@ -6,7 +6,7 @@ use cuda_sys::{
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
 };
 
-use super::{DriverContext, device_size, host_size};
+use super::{DriverContext, device_size, host_size, in_host_function};
 use crate::error::Error;
 use crate::sync::Arc;
 
@@ -69,6 +69,10 @@ impl DriverPhysical {
     }
 
     pub(crate) fn release(mut self) -> Result<(), Error> {
+        if in_host_function() {
+            // The destructor puts it aside.
+            return Ok(());
+        }
         self.released = true;
         if self.context.first_error().is_some() {
             return Ok(());
@@ -178,6 +182,10 @@ impl DriverRange {
     }
 
     pub(crate) fn release(mut self) -> Result<(), Error> {
+        if in_host_function() {
+            // The destructor puts it aside.
+            return Ok(());
+        }
         self.freed = true;
         if self.context.first_error().is_some() {
             return Ok(());

@@ -121,3 +121,23 @@ fn parts_outside_are_refused_without_a_call() {
     assert!(a.copy_on_device(&block.span, 0, &block.span, 4096, 1).is_err());
     assert_eq!(rig.machine.call_count(), calls);
 }
+
+/// Was: memory that was given back by name in a host function was lost.
+#[test]
+fn l3_memory_released_in_a_host_function_is_freed_by_the_next_call() {
+    let rig = Rig::lazy();
+    let stream = rig.stream();
+    let memory = DeviceMemory::allocate(&rig.context, PAGE).unwrap();
+    let physical = PhysicalMemory::create(&rig.context, PAGE).unwrap();
+    let range = AddressRange::reserve(&rig.context, PAGE, 0).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let release =
+        move || sender.send([memory.release(), physical.release(), range.release()]).unwrap();
+    stream.launch_host_function(release).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(receiver.recv().unwrap(), [Ok(()), Ok(()), Ok(())]);
+    rig.context.memory_info().unwrap();
+    assert_eq!(rig.machine.used_bytes(), 0);
+    assert_eq!(rig.calls("cuMemAddressFree"), 1);
+    assert_eq!(rig.context.silent_errors(), 0);
+}

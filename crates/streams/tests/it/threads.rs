@@ -257,3 +257,26 @@ fn o6_work_that_races_with_retiring_is_covered_by_the_last_fence_or_refused() {
     }
     assert!(0 < covered && 0 < refused, "{covered} covered, {refused} refused");
 }
+
+/// Was: a stream that another thread was just retiring could neither be waited for, as it was gone,
+/// nor did it have its last fence yet; so whoever waited was told that it had left none.
+#[test]
+fn a_stream_that_another_thread_is_retiring_can_be_waited_for() {
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let [one, other] = rig.streams();
+        let blocks = [rig.block(), rig.block()];
+        let points = [rig.use_on(&one, &blocks[0]), rig.use_on(&other, &blocks[1])];
+        let orders = [&one, &other].map(|stream| stream.order().clone());
+        let retire = || one.retire();
+        let dropped = move || drop(other);
+        let wait = || {
+            for (order, point) in orders.iter().zip(points) {
+                let fence = order.fence_now();
+                assert!(order.is_complete(point) || fence.is_ok(), "seed {seed}: {fence:?}");
+                assert_eq!(order.synchronize_point(point), Ok(()), "seed {seed}");
+            }
+        };
+        rig.machine.run_threads(vec![Box::new(retire), Box::new(dropped), Box::new(wait)]);
+    }
+}

@@ -4,9 +4,9 @@
 //! Each event has its phase, process, thread and, but for names, its time in microseconds.
 //! Slices stand in rows other than 0, which Perfetto takes for that of the process's own number.
 //! Complete slices (`X`) of a row nest. Slices that may overlap (`b`, `e`) begin once and end once,
-//! under one category, name and identity, which is of their process. An arrow (`s`, `f`) has one of either, in this order,
-//! each within a slice of its row, and `f` says that it belongs to the slice around it. Counters
-//! (`C`) have numbers.
+//! under one category, name and identity, which is of their process. An arrow (`s`, `f`) has one
+//! of either, in this order, each within a slice of its row, and `f` says that it belongs to the
+//! slice around it. Counters (`C`) have numbers.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Part<'_> {
 
 fn told(refusal: Refusal) -> String {
     match refusal {
-        Refusal::Malformed(problem) => problem.to_owned(),
+        Refusal::Malformed(problem) => problem.to_string(),
         Refusal::TooMuchMemory { limit } => {
             format!("the values need more than {limit} bytes of memory")
         }

@@ -13,6 +13,7 @@ use super::recording::END_ACTION;
 use super::{COLUMNS, MADE_OF_ACTION, SNAPSHOT_COLUMNS};
 use crate::origin::EXPECTED;
 use crate::pytorch::rebuild::{DEVICE_MAX, Line, Rebuilder, Refusal};
+use crate::stream_trace::Problem;
 use crate::{AnyTrace, Origin};
 
 /// The most bytes that are read for one line, beyond the reader's own buffer.
@@ -89,7 +90,7 @@ pub enum CsvError {
         /// The line.
         line: u64,
         /// What is wrong.
-        problem: &'static str,
+        problem: Problem,
     },
     /// A number is beyond any device.
     #[error("is not usable CSV: line {line}, column `{column}`: {value} is above {limit}")]

@@ -12,7 +12,7 @@ use super::read::{CsvError, Text};
 use super::recording::{BEGIN_ACTION, END_ACTION, VERSION};
 use crate::stream_trace::{
     Builder, Ending, EventId, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber,
-    RecordNumber, Recording, Refusal, StreamStart, Subject, TextNumber, Touch,
+    Problem, RecordNumber, Recording, Refusal, StreamStart, Subject, TextNumber, Touch,
 };
 use crate::{BlockNumber, StreamNumber};
 
@@ -50,7 +50,7 @@ impl Entries {
             return Ok(());
         };
         if self.has_end {
-            return Err(CsvError::Entry { line, problem: "there is something behind the end" });
+            return Err(CsvError::Entry { line, problem: Problem::BehindEnd });
         }
         if action.text == END_ACTION {
             self.has_end = true;

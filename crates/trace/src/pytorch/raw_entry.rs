@@ -15,7 +15,7 @@ pub(super) struct RawEntry {
     pub(super) time_us: i64,
     /// Its `action`, if that is a text that was kept.
     action: Packed,
-    /// Its `frames`, if they are a list.
+    /// Its `frames`, if they are a list or a tuple.
     pub(super) frames: Packed,
     /// Its `user_metadata`, if that is a text.
     pub(super) metadata: Packed,

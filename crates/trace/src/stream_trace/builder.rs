@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::ENTRY_BYTES_MAX;
-use super::bytes::Problem;
 use super::encode::encode;
 use super::item::{Item, PlaceNumber, TextNumber};
 use super::numbers::Numbers;
+use super::problem::Problem;
 use super::reader::{Ending, Entry};
 use super::recording::Recording;
 
@@ -59,14 +59,16 @@ impl Builder {
     /// stream trace can hold it.
     pub(crate) fn put(&mut self, offset: u64, host_ns: u64, item: Item) -> Result<(), Refusal> {
         if host_ns < self.host_ns {
-            return Err(Refusal::Malformed("an entry is earlier than the one before it"));
+            let (found_ns, before_ns) = (host_ns, self.host_ns);
+            return Err(Refusal::Malformed(Problem::Earlier { found_ns, before_ns }));
         }
         let mut numbers = self.numbers;
         numbers.pass(&item).map_err(Refusal::Malformed)?;
         self.body.clear();
         encode(&item, host_ns - self.host_ns, &self.numbers, &mut self.body);
-        if ENTRY_BYTES_MAX < u64::try_from(self.body.len()).unwrap_or(u64::MAX) {
-            return Err(Refusal::Malformed("an entry is longer than 1 MiB"));
+        let bytes = u64::try_from(self.body.len()).unwrap_or(u64::MAX);
+        if ENTRY_BYTES_MAX < bytes {
+            return Err(Refusal::Malformed(Problem::LongEntry { bytes }));
         }
         self.numbers = numbers;
         let entry = Entry { offset, host_ns, item };

@@ -1,7 +1,6 @@
 //! Numbers and texts as bytes: little-endian groups of seven bits, the last without the top bit.
 
-/// What is wrong with some bytes.
-pub(super) type Problem = &'static str;
+use super::problem::Problem;
 
 /// Appends a number in one to ten bytes.
 pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
@@ -40,7 +39,7 @@ impl Spelled {
     pub(super) fn take(&mut self, byte: u8) -> Result<Option<u64>, Problem> {
         let low = u64::from(byte & 0x7f);
         if 63 < self.shift || (self.shift == 63 && 1 < low) {
-            return Err("a number is above 2^64");
+            return Err(Problem::Above64Bits);
         }
         self.value |= low << self.shift;
         self.shift += 7;
@@ -52,15 +51,17 @@ impl Spelled {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Body<'a> {
     rest: &'a [u8],
+    bytes: usize,
 }
 
 impl<'a> Body<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, bytes: bytes.len() }
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, Problem> {
-        let (&first, rest) = self.rest.split_first().ok_or("an entry ends within a field")?;
+        let split = self.rest.split_first();
+        let (&first, rest) = split.ok_or(Problem::EndsWithin { bytes: self.bytes })?;
         self.rest = rest;
         Ok(first)
     }
@@ -75,21 +76,23 @@ impl<'a> Body<'a> {
     }
 
     pub(super) fn small(&mut self) -> Result<u32, Problem> {
-        u32::try_from(self.number()?).map_err(|_| "a number is above 2^32")
+        let found = self.number()?;
+        u32::try_from(found).map_err(|_| Problem::Above32Bits { found })
     }
 
     pub(super) fn signed(&mut self) -> Result<i32, Problem> {
         let zigzag = self.number()?;
         let value = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
-        i32::try_from(value).map_err(|_| "a signed number is beyond 32 bits")
+        i32::try_from(value).map_err(|_| Problem::SignedBeyond32Bits { found: value })
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str, Problem> {
-        let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        let (text, rest) =
-            self.rest.split_at_checked(length).ok_or("a text is longer than its entry")?;
+        let bytes = self.number()?;
+        let split = usize::try_from(bytes).ok().and_then(|bytes| self.rest.split_at_checked(bytes));
+        let (text, rest) = split.ok_or(Problem::LongText { bytes, left: self.rest.len() })?;
         self.rest = rest;
-        std::str::from_utf8(text).map_err(|_| "a text is not UTF-8")
+        std::str::from_utf8(text)
+            .map_err(|error| Problem::NotUtf8 { valid_bytes: error.valid_up_to() })
     }
 
     pub(super) fn is_empty(&self) -> bool {

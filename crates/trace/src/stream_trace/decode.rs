@@ -1,12 +1,13 @@
 //! The bytes of an entry as kind and fields: the other way round from `encode`.
 
-use super::bytes::{Body, Problem};
+use super::bytes::Body;
 use super::encode::tag;
 use super::item::{
     Access, EventId, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber,
     RecordNumber, ServedBy, StreamKind, StreamStart, Subject, TextNumber, Touch, UseKind,
 };
 use super::numbers::Numbers;
+use super::problem::Problem;
 use crate::{BlockNumber, StreamNumber};
 
 /// What the bytes of one entry are.
@@ -38,7 +39,7 @@ pub(super) fn decode(bytes: &[u8], numbers: &Numbers) -> Result<(u64, Decoded), 
             let entries = fields.body.number()?;
             return match fields.body.is_empty() {
                 true => Ok((host_ns, Decoded::End(entries))),
-                false => Err("the end has further fields"),
+                false => Err(Problem::EndHasFields),
             };
         }
         tag::TEXT..=tag::DEVICE_TIME => fields.program(tag)?,
@@ -73,7 +74,10 @@ impl Fields<'_> {
                 let end_ns = self.body.number()?;
                 let lasted = self.flag()?.then(|| self.body.number()).transpose()?;
                 let start_ns = lasted
-                    .map(|lasted| end_ns.checked_sub(lasted).ok_or("an operation began before 0"))
+                    .map(|lasted_ns| {
+                        let start_ns = end_ns.checked_sub(lasted_ns);
+                        start_ns.ok_or(Problem::BeganBeforeZero { end_ns, lasted_ns })
+                    })
                     .transpose()?;
                 Item::DeviceTime { operation, start_ns, end_ns }
             }
@@ -162,7 +166,9 @@ impl Fields<'_> {
             3 => OperationKind::HostFunction,
             4 => OperationKind::GraphLaunch,
             5 => OperationKind::Unknown,
-            _ => return Err("an operation is of no known kind"),
+            found => {
+                return Err(Problem::NotKnown { what: "the kind of an operation", found, most: 5 });
+            }
         };
         let is_captured = self.flag()?;
         let name = self.body.small()?.checked_sub(1).map(TextNumber);
@@ -179,7 +185,7 @@ impl Fields<'_> {
     fn touch(&mut self) -> Result<Touch, Problem> {
         let block = match self.body.number()? {
             0 => None,
-            back => Some(BlockNumber(declared_before(self.numbers.blocks, back)?)),
+            back => Some(BlockNumber(declared_before("block", self.numbers.blocks, back)?)),
         };
         Ok(Touch {
             block,
@@ -189,7 +195,7 @@ impl Fields<'_> {
                 0 => Access::Read,
                 1 => Access::Write,
                 2 => Access::ReadWrite,
-                _ => return Err("an access is of no known kind"),
+                found => return Err(Problem::NotKnown { what: "an access", found, most: 2 }),
             },
         })
     }
@@ -202,7 +208,7 @@ impl Fields<'_> {
         match self.body.number()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err("a flag is neither 0 nor 1"),
+            found => Err(Problem::NotKnown { what: "a flag", found, most: 1 }),
         }
     }
 
@@ -215,27 +221,36 @@ impl Fields<'_> {
     }
 
     fn block(&mut self) -> Result<BlockNumber, Problem> {
-        declared_before(self.numbers.blocks, self.body.number()?).map(BlockNumber)
+        declared_before("block", self.numbers.blocks, self.body.number()?).map(BlockNumber)
     }
 
     fn operation_number(&mut self) -> Result<OperationNumber, Problem> {
-        declared_before(self.numbers.operations, self.body.number()?).map(OperationNumber)
+        declared_before("operation", self.numbers.operations, self.body.number()?)
+            .map(OperationNumber)
     }
 
     fn record(&mut self) -> Result<Option<RecordNumber>, Problem> {
         match self.body.number()? {
             0 => Ok(None),
-            back => declared_before(self.numbers.records, back).map(RecordNumber).map(Some),
+            back => {
+                declared_before("record", self.numbers.records, back).map(RecordNumber).map(Some)
+            }
         }
     }
 
     fn subject(&mut self) -> Result<Subject, Problem> {
         match self.body.number()? {
-            0 => self.record()?.map(Subject::Record).ok_or("a record was not declared"),
+            0 => self.record()?.map(Subject::Record).ok_or(Problem::NotBack {
+                what: "record",
+                back: 0,
+                count: self.numbers.records,
+            }),
             1 => self.stream().map(Subject::Stream),
             2 => Ok(Subject::Context),
             3 => Ok(Subject::Everything),
-            _ => Err("a synchronization is about nothing known"),
+            found => {
+                Err(Problem::NotKnown { what: "the subject of a synchronization", found, most: 3 })
+            }
         }
     }
 
@@ -243,7 +258,7 @@ impl Fields<'_> {
         match self.body.number()? {
             0 => Ok(Maker::Program),
             1 => Ok(Maker::Library),
-            _ => Err("a call was made by nobody known"),
+            found => Err(Problem::NotKnown { what: "the maker of a call", found, most: 1 }),
         }
     }
 
@@ -253,7 +268,7 @@ impl Fields<'_> {
             1 => Ok(StreamKind::Borrowed),
             2 => Ok(StreamKind::Legacy),
             3 => Ok(StreamKind::PerThread),
-            _ => Err("a stream is of no known kind"),
+            found => Err(Problem::NotKnown { what: "the kind of a stream", found, most: 3 }),
         }
     }
 
@@ -262,7 +277,7 @@ impl Fields<'_> {
             0 => Ok(UseKind::UntilFree),
             1 => Ok(UseKind::UntilNow),
             2 => Ok(UseKind::ByOperation),
-            _ => Err("a use is of no known kind"),
+            found => Err(Problem::NotKnown { what: "the kind of a use", found, most: 2 }),
         }
     }
 
@@ -275,14 +290,16 @@ impl Fields<'_> {
             4 => Ok(ServedBy::DeviceWait),
             5 => Ok(ServedBy::Growth),
             6 => Ok(ServedBy::Ladder),
-            _ => Err("a request was served by no known step"),
+            found => {
+                Err(Problem::NotKnown { what: "the step that served a request", found, most: 6 })
+            }
         }
     }
 }
 
 /// The number that stands `back` before the next one.
-fn declared_before(count: u32, back: u64) -> Result<u32, Problem> {
-    const PROBLEM: Problem = "a block, record or operation was not declared";
-    let back = u32::try_from(back).map_err(|_| PROBLEM)?;
-    if back == 0 { Err(PROBLEM) } else { count.checked_sub(back).ok_or(PROBLEM) }
+fn declared_before(what: &'static str, count: u32, back: u64) -> Result<u32, Problem> {
+    let number = u32::try_from(back).ok().filter(|back| 0 < *back);
+    let number = number.and_then(|back| count.checked_sub(back));
+    number.ok_or(Problem::NotBack { what, back, count })
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::problem::Problem;
+
 /// Why reading a stream trace failed. Offsets count bytes of the trace, decompressed.
 ///
 /// A trace that merely ends too early is no error: see [`super::Ending::Cut`].
@@ -41,7 +43,7 @@ pub enum FormatError {
     #[error("is damaged: {problem}, in entry {entry} at byte {offset}")]
     Malformed {
         /// What is wrong.
-        problem: &'static str,
+        problem: Problem,
         /// Which entry, from 0; those of unknown kinds count.
         entry: u64,
         /// Where that entry begins.

@@ -37,6 +37,7 @@ mod encode;
 mod error;
 mod item;
 mod numbers;
+mod problem;
 mod reader;
 mod recording;
 #[cfg(feature = "files")]
@@ -50,6 +51,7 @@ pub use item::{
     Access, EventId, Item, Maker, Operation, OperationKind, OperationNumber, PlaceNumber,
     RecordNumber, ServedBy, StreamKind, StreamStart, Subject, TextNumber, Touch, UseKind,
 };
+pub use problem::Problem;
 pub use reader::{Ending, Entry, Reader};
 pub use recording::{Place, Recording};
 pub use writer::{TEXT_BYTES_MAX, Writer};

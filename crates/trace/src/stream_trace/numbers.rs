@@ -1,7 +1,7 @@
 //! How many of each kind were declared so far, and whether an entry names only such.
 
-use super::bytes::Problem;
 use super::item::{Item, Operation, PlaceNumber, StreamStart, Subject, Touch};
+use super::problem::Problem;
 use crate::{BlockNumber, StreamNumber};
 
 /// Counts of what was declared.
@@ -43,7 +43,7 @@ impl Numbers {
             | Item::Capture { .. }
             | Item::Figure { .. } => return Ok(()),
         };
-        *count = count.checked_add(1).ok_or("more than 2^32 things of one kind")?;
+        *count = count.checked_add(1).ok_or(Problem::TooMany)?;
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Numbers {
             | Item::Setting { .. }
             | Item::Segment { .. }
             | Item::Figure { .. } => Ok(()),
-            Item::Place { file, .. } => below(file.0, self.texts, "a text was not declared"),
+            Item::Place { file, .. } => below(file.0, self.texts, "text"),
             Item::Stream(StreamStart { place, .. }) => self.place(*place),
             Item::StreamEnd { stream, place }
             | Item::Capture { stream, place, .. }
@@ -64,12 +64,10 @@ impl Numbers {
                 self.place(*place)
             }
             Item::Operation(operation) => self.operation(operation),
-            Item::DeviceTime { start_ns: Some(start), end_ns, .. } if end_ns < start => {
-                Err("an operation ended before it began")
+            Item::DeviceTime { start_ns: Some(start_ns), end_ns, .. } if end_ns < start_ns => {
+                Err(Problem::EndedBeforeBegan { start_ns: *start_ns, end_ns: *end_ns })
             }
-            Item::DeviceTime { operation, .. } => {
-                below(operation.0, self.operations, "an operation was not declared")
-            }
+            Item::DeviceTime { operation, .. } => below(operation.0, self.operations, "operation"),
             Item::Wait { stream, record, place, .. } => {
                 self.stream(*stream)?;
                 record.map_or(Ok(()), |record| self.subject(Subject::Record(record)))?;
@@ -97,7 +95,7 @@ impl Numbers {
     fn operation(&self, operation: &Operation) -> Result<(), Problem> {
         self.stream(operation.stream)?;
         if let Some(name) = operation.name {
-            below(name.0, self.texts, "a text was not declared")?;
+            below(name.0, self.texts, "text")?;
         }
         for Touch { block, .. } in &operation.touches {
             block.map_or(Ok(()), |block| self.block(block))?;
@@ -106,26 +104,26 @@ impl Numbers {
     }
 
     fn place(&self, place: Option<PlaceNumber>) -> Result<(), Problem> {
-        place.map_or(Ok(()), |place| below(place.0, self.places, "a place was not declared"))
+        place.map_or(Ok(()), |place| below(place.0, self.places, "place"))
     }
 
     fn stream(&self, stream: StreamNumber) -> Result<(), Problem> {
-        below(stream.0, self.streams, "a stream was not declared")
+        below(stream.0, self.streams, "stream")
     }
 
     fn block(&self, block: BlockNumber) -> Result<(), Problem> {
-        below(block.0, self.blocks, "a block was not declared")
+        below(block.0, self.blocks, "block")
     }
 
     fn subject(&self, subject: Subject) -> Result<(), Problem> {
         match subject {
-            Subject::Record(record) => below(record.0, self.records, "a record was not declared"),
+            Subject::Record(record) => below(record.0, self.records, "record"),
             Subject::Stream(stream) => self.stream(stream),
             Subject::Context | Subject::Everything => Ok(()),
         }
     }
 }
 
-fn below(number: u32, count: u32, problem: Problem) -> Result<(), Problem> {
-    if number < count { Ok(()) } else { Err(problem) }
+fn below(number: u32, count: u32, what: &'static str) -> Result<(), Problem> {
+    if number < count { Ok(()) } else { Err(Problem::NotDeclared { what, number, count }) }
 }

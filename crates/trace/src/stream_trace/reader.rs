@@ -2,11 +2,12 @@
 
 use std::io::{BufReader, ErrorKind, Read};
 
-use super::bytes::{Problem, Spelled};
+use super::bytes::Spelled;
 use super::decode::{Decoded, decode};
 use super::error::FormatError;
 use super::item::Item;
 use super::numbers::Numbers;
+use super::problem::Problem;
 use super::{ENTRY_BYTES_MAX, MAGIC, VERSION};
 
 /// One entry.
@@ -115,7 +116,7 @@ impl<R: Read> Reader<R> {
             let offset = self.offset;
             let Some(bytes) = self.number()? else { break };
             if ENTRY_BYTES_MAX < bytes {
-                return Err(self.malformed("an entry is longer than 1 MiB", offset));
+                return Err(self.malformed(Problem::LongEntry { bytes }, offset));
             }
             if !self.fill_body(bytes)? {
                 break;
@@ -144,8 +145,10 @@ impl<R: Read> Reader<R> {
     }
 
     fn advance(&mut self, passed_ns: u64, offset: u64) -> Result<(), FormatError> {
-        let now = self.host_ns.checked_add(passed_ns);
-        self.host_ns = now.ok_or_else(|| self.malformed("the host's time ran over", offset))?;
+        let before_ns = self.host_ns;
+        let now = before_ns.checked_add(passed_ns);
+        let too_late = Problem::TooLate { before_ns, passed_ns };
+        self.host_ns = now.ok_or_else(|| self.malformed(too_late, offset))?;
         self.entry_count += 1;
         self.whole_bytes = self.offset;
         Ok(())
@@ -153,11 +156,12 @@ impl<R: Read> Reader<R> {
 
     fn end(&mut self, count: u64, offset: u64) -> Result<(), FormatError> {
         if count != self.entry_count {
-            return Err(self.malformed("the end counts other entries than there are", offset));
+            let other = Problem::OtherCount { found: count, count: self.entry_count };
+            return Err(self.malformed(other, offset));
         }
         let behind = self.offset;
         if self.byte()?.is_some() {
-            return Err(self.malformed("there is something behind the end", behind));
+            return Err(self.malformed(Problem::BehindEnd, behind));
         }
         self.ending = Some(Ending::Complete);
         Ok(())

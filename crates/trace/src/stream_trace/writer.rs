@@ -7,6 +7,7 @@ use super::bytes::put_number;
 use super::encode::{encode, tag};
 use super::item::{Item, OperationNumber, PlaceNumber, RecordNumber, TextNumber};
 use super::numbers::Numbers;
+use super::problem::Problem;
 use super::{ENTRY_BYTES_MAX, MAGIC, VERSION};
 use crate::{BlockNumber, StreamNumber};
 
@@ -77,8 +78,9 @@ impl<W: Write> Writer<W> {
         self.body.clear();
         let host_ns = host_ns.max(self.host_ns);
         encode(item, host_ns - self.host_ns, &self.numbers, &mut self.body);
-        if ENTRY_BYTES_MAX < length(&self.body) {
-            return Err(invalid("an entry is above its limit of 1 MiB"));
+        let bytes = length(&self.body);
+        if ENTRY_BYTES_MAX < bytes {
+            return Err(invalid(Problem::LongEntry { bytes }));
         }
         self.numbers = numbers;
         self.host_ns = host_ns;

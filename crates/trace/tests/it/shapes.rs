@@ -229,3 +229,21 @@ fn what_is_no_file_of_ours_is_told_apart() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+/// Was: frames in a tuple were passed over, where Python sees no difference.
+#[test]
+fn frames_in_a_tuple_are_a_stack_as_those_in_a_list() {
+    let frame = Py::Dict(vec![
+        ("filename", Py::Text("train.py")),
+        ("line", Py::Int(7)),
+        ("name", Py::Text("step")),
+    ]);
+    let with = |frames: Py| {
+        let Py::Dict(mut pairs) = entry("alloc", 4096, 10, 0) else { unreachable!() };
+        pairs.push(("frames", frames));
+        read_bytes(&pickle(&snapshot(vec![], vec![vec![Py::Dict(pairs)]]))).unwrap()
+    };
+    let listed = with(Py::List(vec![frame.clone()]));
+    assert!(listed.device_traces[0][0].stack.is_some());
+    assert_eq!(with(Py::Tuple(vec![frame])), listed);
+}

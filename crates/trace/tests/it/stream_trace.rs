@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use trace::stream_trace::{
     Access, Ending, EventId, FormatError, Item, MAGIC, Maker, Operation, OperationKind,
-    OperationNumber, PlaceNumber, Reader, RecordNumber, Recording, ServedBy, StreamKind,
+    OperationNumber, PlaceNumber, Problem, Reader, RecordNumber, Recording, ServedBy, StreamKind,
     StreamStart, Subject, TEXT_BYTES_MAX, TextNumber, Touch, UseKind, Writer,
 };
 use trace::{BlockNumber, StreamNumber};
@@ -331,7 +331,8 @@ fn what_was_not_declared_is_refused_with_its_offset() {
     let bytes = [&MAGIC[..], &[1, 0, 4, 5, 0, 0, 0]].concat();
     match read(&bytes).1.unwrap_err() {
         FormatError::Malformed { problem, entry, offset } => {
-            assert_eq!((problem, entry, offset), ("a stream was not declared", 0, 10));
+            let expected = Problem::NotDeclared { what: "stream", number: 0, count: 0 };
+            assert_eq!((problem, entry, offset), (expected, 0, 10));
         }
         other => panic!("{other}"),
     }
@@ -354,7 +355,7 @@ fn a_lie_about_a_length_costs_nothing() {
     let launch = [17, 6, 0, 0, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
     match read(&[&head[..], &stream, &launch].concat()).1.unwrap_err() {
         FormatError::Malformed { problem, entry: 1, offset: 17 } => {
-            assert_eq!(problem, "an entry ends within a field");
+            assert_eq!(problem, Problem::EndsWithin { bytes: 17 });
         }
         other => panic!("{other}"),
     }
@@ -480,4 +481,30 @@ fn a_compressed_trace_is_read_and_so_is_one_that_was_cut() {
     let refusal = read_file(&path, &ReadOptions::default(), None).unwrap_err();
     assert!(refusal.to_string().contains("it is a stream trace"), "{refusal}");
     std::fs::remove_file(&path).unwrap();
+}
+
+/// Was: what was wrong was said without the numbers that were.
+#[test]
+fn what_is_wrong_is_said_with_the_numbers_that_were() {
+    let head = [&MAGIC[..], &[1, 0]].concat();
+    let stream: &[u8] = &[6, 4, 0, 0, 0, 0, 0];
+    for (entries, part) in [
+        (
+            &[&[4, 5, 0, 9, 0][..]][..],
+            "stream 9 was not declared: there are 0 before it, in entry 0",
+        ),
+        (&[stream, &[3, 16, 0, 7]], "the block 7 before the next was not declared: there are 0"),
+        (&[&[6, 4, 0, 0, 9, 0, 0]], "the kind of a stream is 9, where at most 3 is known"),
+        (&[&[5, 1, 0, 9, b'a', b'b']], "a text of 9 bytes where 2 are left of its entry"),
+        (&[&[5, 1, 0, 2, b'a', 0xff]], "a text is not UTF-8 behind its byte 1"),
+        (&[&[2, 5, 0]], "an entry of 2 bytes ends within a field, in entry 0 at byte 10"),
+        (&[stream, &[3, 0, 0, 5]], "the end counts 5 entries, where 1 are before it, in entry 1"),
+    ] {
+        let bytes = [&head[..], &entries.concat()].concat();
+        let told = Recording::load(bytes.as_slice()).unwrap_err().to_string();
+        assert!(told.contains(part) && told.starts_with("is damaged: "), "{part}: {told}");
+    }
+    let long = [&head[..], &[0x81, 0x80, 0x40]].concat();
+    let told = Recording::load(long.as_slice()).unwrap_err().to_string();
+    assert!(told.contains("an entry of 1048577 bytes is longer than 1048576"), "{told}");
 }

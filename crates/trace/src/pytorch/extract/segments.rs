@@ -155,6 +155,7 @@ impl Extractor {
     pub(super) fn stack(&mut self, frames: Value) -> Option<crate::pytorch::stacks::StackId> {
         match frames {
             Value::List(list) => self.words.stack(list, &self.heap),
+            Value::Tuple(tuple) => self.words.stack_of_tuple(tuple, &self.heap),
             _ => None,
         }
     }

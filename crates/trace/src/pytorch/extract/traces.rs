@@ -158,7 +158,10 @@ impl Extractor {
     ) -> Entry {
         let stack = match raw.frames.list() {
             Some(list) => self.words.stack(list, &self.heap),
-            None => None,
+            None => {
+                let tuple = raw.frames.tuple();
+                tuple.and_then(|tuple| self.words.stack_of_tuple(tuple, &self.heap))
+            }
         };
         let id = raw.pool.tuple().and_then(|tuple| self.pool(tuple));
         let pool = id.and_then(|id| self.words.pool(id));

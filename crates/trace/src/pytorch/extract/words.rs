@@ -31,6 +31,8 @@ pub(super) struct Words {
     stack_of_run: Vec<Option<Option<StackId>>>,
     /// The stack of other lists.
     stack_of_list: HashMap<u32, Option<StackId>>,
+    /// The stack of tuples, which PyTorch does not write.
+    stack_of_tuple: HashMap<u32, Option<StackId>>,
     frame_of_dict: HashMap<u32, Option<u32>>,
     /// Long texts that were looked up among those of entries, and among those of frames.
     long_texts: HashMap<Packed, Option<TextId>>,
@@ -69,6 +71,18 @@ impl Words {
                 stack
             }
         }
+    }
+
+    /// The stack whose frames the tuple numbered `tuple` holds.
+    #[cold]
+    pub(super) fn stack_of_tuple(&mut self, tuple: u32, heap: &Heap) -> Option<StackId> {
+        if let Some(known) = self.stack_of_tuple.get(&tuple) {
+            return *known;
+        }
+        let dicts = heap.tuples().get(tuple).iter().filter_map(|value| value.dict());
+        let stack = self.add_stack(dicts, heap);
+        self.stack_of_tuple.insert(tuple, stack);
+        stack
     }
 
     fn add_stack(&mut self, dicts: impl Iterator<Item = u32>, heap: &Heap) -> Option<StackId> {

@@ -27,6 +27,9 @@ pub(crate) struct Bursts {
 #[derive(Debug, Default)]
 struct Marks {
     marks: VecDeque<Mark>,
+    /// The latest mark that is not kept any more. A use up to there may have had a fence before all
+    /// that are.
+    forgotten: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +68,9 @@ impl Bursts {
 impl Marks {
     /// The first mark at or after `mark`, if it has a fence.
     fn fenced(&self, mark: u64) -> Option<u64> {
+        if self.forgotten.is_some_and(|forgotten| mark <= forgotten) {
+            return None;
+        }
         let found = self.marks.get(self.marks.partition_point(|kept| kept.mark < mark))?;
         (!found.unfenced).then_some(found.mark)
     }
@@ -82,7 +88,8 @@ impl Marks {
             _ => self.marks.insert(at, new),
         }
         if MARKS_MAX < self.marks.len() {
-            self.marks.pop_front();
+            let gone = self.marks.pop_front().map(|gone| gone.mark);
+            self.forgotten = self.forgotten.max(gone);
         }
     }
 }
@@ -119,6 +126,20 @@ mod tests {
         let marks = marks([3, 8, 12].map(fenced));
         let latest = [0, 1, 2, 3].map(|depth| marks.with_behind(depth));
         assert_eq!(latest, [Some(12), Some(8), Some(3), None]);
+    }
+
+    /// Was: a block that was freed before all marks that are kept was waited for by the first of
+    /// them, and so for everything that had been queued after its free (O6).
+    #[test]
+    fn o6_a_use_whose_mark_is_forgotten_is_not_covered_by_a_later_one() {
+        let count = u64::try_from(MARKS_MAX).unwrap();
+        let mut marks = marks((1..=count).map(|burst| fenced(10 * burst)));
+        assert_eq!([5, 10, 15].map(|mark| marks.fenced(mark)), [Some(10), Some(10), Some(20)]);
+        marks.insert(fenced(10 * (count + 1)));
+        assert_eq!([5, 10, 11].map(|mark| marks.fenced(mark)), [None, None, Some(20)]);
+        // A thread that comes late with a mark of before does not bring them back.
+        marks.insert(fenced(7));
+        assert_eq!([5, 7, 10, 11].map(|mark| marks.fenced(mark)), [None, None, None, Some(20)]);
     }
 
     #[test]

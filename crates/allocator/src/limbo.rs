@@ -14,7 +14,8 @@ use crate::block::{BlockIndex, State};
 use crate::carve::requirements;
 use crate::shard::ShardState;
 
-/// How many blocks of a watch are looked at, at most, to find what is worth waiting for.
+/// How many blocks of a watch are looked at, at most, to find what is worth waiting for. In which
+/// watch a block is follows from slots, so where these must not show all are looked at (R9).
 const LOOKS_MAX: usize = 64;
 
 /// The watches of one shard: one ordered set for each stream that is waited for.
@@ -95,8 +96,9 @@ impl ShardState {
     /// What the oldest pending blocks of at least so many bytes wait for, of those that wait for
     /// nothing beyond `latest`; and how many bytes these have.
     pub(crate) fn oldest_watched(&self, bytes: u64, latest: &Frontier) -> (Frontier, u64) {
+        let looks = if self.view.inherits() { LOOKS_MAX } else { usize::MAX };
         let watches = self.limbo.watches.iter();
-        let oldest = watches.flat_map(|watch| watch.blocks.iter().take(LOOKS_MAX));
+        let oldest = watches.flat_map(|watch| watch.blocks.iter().take(looks));
         let mut oldest: Vec<_> =
             oldest.map(|(_, block)| (self.arena.at(*block).freed_at, *block)).collect();
         oldest.sort_unstable();
@@ -148,6 +150,78 @@ impl ShardState {
                     self.settle(block);
                 }
             }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+mod tests {
+    use cuda_sim::{Machine, Schedule};
+    use streams::order::Frontier;
+    use streams::{Context, Driver, Stream, StreamOptions};
+
+    use super::LOOKS_MAX;
+    use crate::{Allocator, Block, Config, Policy};
+
+    const BYTES: u64 = 1024;
+
+    fn stream(context: &Context) -> Stream {
+        context.create_stream(StreamOptions::default()).unwrap()
+    }
+
+    /// A stream is given something to do; up to there is it used.
+    fn use_exactly(block: &Block, stream: &Stream) {
+        drop(stream.launch_host_function(|| {}).unwrap());
+        let _used = block.record_use(stream);
+    }
+
+    /// So many blocks of `home` that one user has first, and one that the other has too and that is
+    /// freed before them; gives what would be waited for, for one block.
+    fn oldest(context: &Context, policy: Policy, [home, user, other]: [&Stream; 3]) -> Frontier {
+        let config = Config::default().with_policy(policy);
+        let allocator = Allocator::new(context, config).unwrap();
+        let take = || allocator.allocate(home, BYTES).unwrap();
+        let blocks: Vec<Block> = (0..LOOKS_MAX).map(|_| take()).collect();
+        let first = take();
+        blocks.iter().for_each(|block| use_exactly(block, user));
+        [user, other].into_iter().for_each(|stream| use_exactly(&first, stream));
+        drop(first);
+        drop(blocks);
+        let latest = [user, other].map(|stream| stream.order().position());
+        let latest: Frontier = latest.into_iter().collect();
+        let shard = allocator.inner.shards.get(home.order().slot()).unwrap();
+        let (found, bytes) = shard.with(|state| state.oldest_watched(1, &latest));
+        assert_eq!(bytes, BYTES);
+        found
+    }
+
+    fn rig() -> (Context, Machine) {
+        let machine = Machine::builder().schedule(Schedule::Lazy).build();
+        let driver = Driver::from_table(machine.table()).unwrap();
+        (driver.device(0).unwrap().primary_context().unwrap(), machine)
+    }
+
+    #[test]
+    fn no_more_blocks_of_one_watch_are_looked_at_than_is_said() {
+        let (context, _machine) = rig();
+        let [home, user, other] = [(); 3].map(|()| stream(&context));
+        let found = oldest(&context, Policy::Default, [&home, &user, &other]);
+        assert_eq!(found.len(), 1, "the one that was freed first is behind those looked at");
+        context.synchronize().unwrap();
+    }
+
+    /// Was: a block that waits for two streams was looked at or not as their slots were, and so
+    /// others were waited for.
+    #[test]
+    fn r9_what_is_worth_waiting_for_does_not_depend_on_which_slots_the_streams_have() {
+        let (context, _machine) = rig();
+        let [home, low, high] = [(); 3].map(|()| stream(&context));
+        for users in [[&low, &high], [&high, &low]] {
+            let [user, other] = users;
+            let found = oldest(&context, Policy::Deterministic, [&home, user, other]);
+            assert_eq!(found.len(), 2, "what was freed first waits for both");
+            context.synchronize().unwrap();
         }
     }
 }

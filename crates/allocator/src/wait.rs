@@ -333,7 +333,9 @@ impl Inner {
     }
 
     fn record_exactly(&self, order: &StreamOrder, point: Point) -> Option<Fence> {
-        self.view.fence_now(order).ok().filter(|fence| fence.point().mark == point.mark)
+        // Another thread may have queued something meanwhile: found again, it covers just that.
+        let is_made = self.view.fence_now(order).is_ok();
+        is_made.then(|| self.view.fence_exactly(order, point)).flatten()
     }
 }
 

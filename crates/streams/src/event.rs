@@ -232,6 +232,9 @@ impl Event {
                 Err(Error::NeverRecorded)
             }
             (last, None) => {
+                if self.may_wait_for_host(core, &last, version) {
+                    core.gate_after_token(&entered, &adding, Made::ByCalls);
+                }
                 let on = || self.waited_for(&last, version);
                 let wait = |raw: &DriverStream| raw.wait(&self.inner.raw);
                 let point =
@@ -247,6 +250,22 @@ impl Event {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Whether a wait for the last record, as it was read, may be one for the host, as far as can be
+    /// said before.
+    fn may_wait_for_host(
+        &self,
+        core: &StreamCore,
+        last: &LastRecord,
+        version: Option<u64>,
+    ) -> bool {
+        match last {
+            LastRecord::Stamped(stamp) => {
+                !self.is_credible(version) || stamp.is_gated(core.registry())
+            }
+            LastRecord::Never | LastRecord::Unknown | LastRecord::Captured(_) => true,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::context::ContextCore;
 use crate::driver::{DriverStream, HostFunction, in_host_function};
 use crate::error::Error;
 use crate::fence_list::FenceList;
-use crate::order::{LastMark, Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
+use crate::order::{LastMark, Made, Point, Registry, STREAMS_MAX, Slot, Stamp, StreamSlot};
 use crate::submission::Token;
 use crate::sync::{
     Arc, AtomicU32, Mutex, OnceLock, Ordering, ThreadId, Weak, current_thread, lock, yield_now,
@@ -400,8 +400,24 @@ impl StreamCore {
         drop(self.context.raw.relaxed());
     }
 
-    /// What is queued next may wait for the host.
-    pub(crate) fn gate_next(&self, _: &Entered) {
+    /// What is queued next may wait for the host: said before its call, since a record that another
+    /// thread makes meanwhile may follow it.
+    #[track_caller]
+    pub(crate) fn gate_next(&self, entered: &Entered) {
+        match self.add_eagerly(entered) {
+            Ok(adding) => self.gate_after_token(entered, &adding, Made::ByCalls),
+            // It will be refused, if nothing changes meanwhile.
+            Err(_) => self.slot().gate(self.slot().submitted() + 1),
+        }
+    }
+
+    /// The same, once a token that somebody still holds has its fence, which is not behind the
+    /// gate; if that fails it gets one later. What is made apart settles no token.
+    #[track_caller]
+    pub(crate) fn gate_after_token(&self, entered: &Entered, adding: &Adding<'_>, made: Made) {
+        if made == Made::ByCalls {
+            let _may_fail = self.settle_token(entered.raw(), adding);
+        }
         self.slot().gate(self.slot().submitted() + 1);
     }
 

@@ -365,6 +365,9 @@ impl StreamOrder {
     pub(crate) fn make_wait(&self, fence: &Fence, by: By, made: Made) -> Result<(), Error> {
         let entered = self.core.enter()?;
         let adding = self.core.add_eagerly(&entered)?;
+        if fence.is_gated() {
+            self.core.gate_after_token(&entered, &adding, made);
+        }
         let on = || WaitedFor::Record(fence.record_id());
         let wait = |raw: &DriverStream| raw.wait(fence.event());
         let point = self.core.submit_wait(&entered, &adding, wait, (by, on, made))?;

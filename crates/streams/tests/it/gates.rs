@@ -2,6 +2,8 @@
 
 use std::sync::mpsc;
 
+use cuda_sim::FaultPlan;
+use cuda_sys::CUresult;
 use streams::{BorrowPromises, Error, in_host_function};
 
 use crate::rig::Rig;
@@ -45,6 +47,43 @@ fn r5_what_is_queued_behind_a_gate_may_be_waited_for_once_the_gate_is_passed() {
     assert!(!fence.is_gated() && a.order().may_be_waited_on_until(&fence));
     b.order().wait_fence(&fence).unwrap();
     assert!(!b.order().is_gated(), "nobody who waits now waits for the host");
+}
+
+/// Was: a wait for a gated stream was told of only when its call had returned. A record that
+/// another thread made between could follow the wait and be taken for one before every gate. A call
+/// that fails leaves what was said before it.
+#[test]
+fn r5_a_wait_for_a_gated_stream_is_announced_before_its_call() {
+    let rig = Rig::lazy();
+    let ([a, b, c], blocks) = (rig.streams(), [rig.block(), rig.block()]);
+    a.launch_host_function(|| ()).unwrap();
+    let (event, fence) = (a.record_event().unwrap(), a.order().fence_now().unwrap());
+    for (waiter, block, by_event) in [(&b, &blocks[0], true), (&c, &blocks[1], false)] {
+        rig.use_on(waiter, block);
+        rig.machine.fail(FaultPlan::next("cuStreamWaitEvent", CUresult::CUDA_ERROR_INVALID_VALUE));
+        let waited =
+            if by_event { waiter.wait_event(&event) } else { waiter.order().wait_fence(&fence) };
+        waited.unwrap_err();
+        assert!(waiter.order().is_gated());
+        assert!(waiter.order().fence_now().unwrap().is_gated());
+    }
+}
+
+/// Was: the fence of a token that was held when a gate was closed was taken for one behind it.
+#[test]
+fn r5_an_operation_before_a_gate_is_not_behind_it_while_its_token_is_held() {
+    let rig = Rig::lazy();
+    let ([a, b, c], blocks) = (rig.streams(), [rig.block(), rig.block()]);
+    a.launch_host_function(|| ()).unwrap();
+    let gated = a.record_event().unwrap();
+    let used = [(&b, &blocks[0]), (&c, &blocks[1])];
+    let tokens = used.map(|(stream, block)| stream.fill_bytes(&block.span, 0, 4, 1).unwrap());
+    b.launch_host_function(|| ()).unwrap();
+    c.wait_event(&gated).unwrap();
+    for token in tokens {
+        let fence = token.fence().unwrap();
+        assert!(token.order().is_gated() && !fence.is_gated());
+    }
 }
 
 #[test]

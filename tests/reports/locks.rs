@@ -222,7 +222,6 @@ fn a_device_that_is_busy_holds_up_no_other() {
 /// under a lock that the others need would hold them up for a second.
 #[test]
 fn pinned_memory_is_asked_for_under_no_lock() {
-    let started = std::time::Instant::now();
     for seed in 0..20 {
         let machine = built(Machine::builder().schedule(Schedule::Seeded(seed)));
         let stage = Stage::new(&machine, Config::default());
@@ -238,9 +237,9 @@ fn pinned_memory_is_asked_for_under_no_lock() {
             }) as Box<dyn FnOnce() + Send + '_>
         });
         machine.run_threads(threads.collect());
+        assert_eq!(machine.passed_over_count(), 0, "seed {seed}: threads were held up");
         stage.end();
     }
-    assert!(started.elapsed() < Duration::from_secs(40), "threads were held up");
 }
 
 /// From cupy/cupy PR #105 and PR #382: the cache is emptied by two threads while others allocate

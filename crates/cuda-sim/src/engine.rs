@@ -1,7 +1,8 @@
 //! The device: operations run when the schedule, or somebody who waits, wants them to.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cuda_sys::CUresult;
 use smallvec::SmallVec;
@@ -15,9 +16,14 @@ use crate::schedule::Schedule;
 use crate::state::{Answer, State};
 use crate::stream::{Queued, Work};
 use crate::threads::Blocked;
+use crate::vigil::{HostThread, Vigil};
 
-/// How long a call that may not block waits for a host function that it started.
+/// How long a call that may not block waits for a host function that it started and that is held
+/// up by something.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What could run next.
 #[derive(Debug)]
@@ -132,7 +138,7 @@ impl Call {
     /// Runs what `needs` asks for; whether it is done. Without `block` it gives up where only
     /// the host can help.
     pub(crate) fn drive(&mut self, needs: &[(u32, u64)], block: bool) -> Answer<bool> {
-        let mut waiting_since: Option<Instant> = None;
+        let mut vigil: Option<Vigil> = None;
         loop {
             match self.pick(needs) {
                 Pick::Done => return Ok(true),
@@ -144,13 +150,12 @@ impl Call {
                     self.wait(Duration::from_nanos(left))?;
                 }
                 Pick::Run(timeline) => {
-                    waiting_since = None;
+                    vigil = None;
                     self.step(timeline)?;
                 }
                 Pick::Wait if !block => return Ok(false),
                 Pick::Wait => {
-                    let since = *waiting_since.get_or_insert_with(Instant::now);
-                    self.wait_for_the_host(needs, since)?;
+                    self.wait_for_the_host(needs, vigil.get_or_insert_with(Vigil::new))?;
                 }
             }
         }
@@ -161,9 +166,12 @@ impl Call {
         *self.chooser.schedule() == Schedule::RealTime && self.time() < self.due(timeline)
     }
 
-    fn wait_for_the_host(&mut self, needs: &[(u32, u64)], since: Instant) -> Answer {
+    fn wait_for_the_host(&mut self, needs: &[(u32, u64)], vigil: &mut Vigil) -> Answer {
         let others_may_help = match self.unlocked(crate::threads::block)? {
-            Blocked::NotScheduled => since.elapsed() < self.settings.patience,
+            Blocked::NotScheduled => {
+                self.look_at_the_worker(vigil);
+                vigil.waited() < self.settings.patience
+            }
             Blocked::Progress => return Ok(()),
             Blocked::Everybody => self.busy.iter().any(|&timeline| self.first_is_started(timeline)),
         };
@@ -174,6 +182,18 @@ impl Call {
             return Err(CUresult::CUDA_ERROR_LAUNCH_TIMEOUT);
         }
         self.wait(Duration::from_micros(200))
+    }
+
+    /// Whether the machine's own thread, if it has anything to do, waits for something.
+    fn look_at_the_worker(&self, vigil: &mut Vigil) {
+        let at = &self.worker_at;
+        if self.host_jobs.is_empty() && !at.has_job.load(Ordering::Acquire) {
+            return vigil.nobody();
+        }
+        match at.inside.load(Ordering::Acquire) {
+            0 => vigil.somebody(),
+            inside => vigil.look(HostThread(inside)),
+        }
     }
 
     /// Runs the first operation of a timeline, which [`State::can_run`].
@@ -191,10 +211,11 @@ impl Call {
             return Ok(());
         }
         self.start(timeline, function);
-        let until = Instant::now() + GRACE;
+        let mut vigil = Vigil::new();
         let place = self.live(timeline).done + 1;
-        while !self.is_done(timeline, place) && Instant::now() < until {
-            self.wait(GRACE)?;
+        while !self.is_done(timeline, place) && vigil.waited() < GRACE {
+            self.wait(LOOK)?;
+            self.look_at_the_worker(&mut vigil);
         }
         Ok(())
     }

@@ -54,6 +54,7 @@ mod submit;
 mod table;
 mod tenancy;
 mod threads;
+mod vigil;
 mod worker;
 
 pub use explore::{Coverage, Explorer, explore};

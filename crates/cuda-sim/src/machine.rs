@@ -350,6 +350,14 @@ impl Machine {
         }
     }
 
+    /// How often a thread of [`Machine::run_threads`] lost its turn because it waited for
+    /// something that the schedule does not know of, such as a lock. Of a run in which that
+    /// happened the schedule does not tell everything.
+    #[must_use]
+    pub fn passed_over_count(&self) -> u64 {
+        self.aside().passed_over
+    }
+
     /// Runs host threads under the schedule, one at a time: it may switch at every driver call,
     /// at [`Machine::yield_point`], and where a thread waits. Returns when all have ended.
     ///

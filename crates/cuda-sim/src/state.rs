@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::{Duration, Instant};
 
 use cuda_sys::CUresult;
@@ -40,6 +41,15 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// Whether a pageable source may be read after the call that queues its copy.
     pub(crate) late_reads: bool,
+}
+
+/// What a machine's own thread is at.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerAt {
+    /// It has taken a job that is not over; told under the machine's lock.
+    pub(crate) has_job: AtomicBool,
+    /// Its number while it is inside a host function, else zero; told without the lock.
+    pub(crate) inside: AtomicI32,
 }
 
 /// A host thread as the driver sees it.
@@ -106,6 +116,8 @@ pub(crate) struct State {
     pub(crate) tenancy: Tenancy,
     pub(crate) hazards: Vec<Hazard>,
     pub(crate) hazard_count: u64,
+    /// How often a thread lost its turn because it waited for something unknown.
+    pub(crate) passed_over: u64,
     pub(crate) journal: Journal,
     pub(crate) faults: Faults,
     pub(crate) chooser: Chooser,
@@ -114,6 +126,8 @@ pub(crate) struct State {
     /// Functions for the machine's own thread, with the timeline that waits for them.
     pub(crate) host_jobs: VecDeque<(Option<u32>, HostCall)>,
     pub(crate) worker: bool,
+    /// What that thread is at.
+    pub(crate) worker_at: Arc<WorkerAt>,
     /// Host functions on their way or waiting in a queue.
     pub(crate) host_functions: usize,
     /// Virtual time of the host, in nanoseconds.
@@ -159,6 +173,7 @@ impl State {
             tenancy: Tenancy::default(),
             hazards: Vec::new(),
             hazard_count: 0,
+            passed_over: 0,
             journal: Journal::new(),
             faults: Faults::default(),
             chooser,
@@ -166,6 +181,7 @@ impl State {
             kernel_names: Vec::new(),
             host_jobs: VecDeque::new(),
             worker: false,
+            worker_at: Arc::default(),
             host_functions: 0,
             now: 0,
             started: Instant::now(),

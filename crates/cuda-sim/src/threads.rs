@@ -2,17 +2,22 @@
 //!
 //! A thread may be switched at every driver call, at [`crate::Machine::yield_point`], and where
 //! it waits. One that waits for a lock the scheduler does not know of would hold everybody up;
-//! after a second another thread goes on without it, and the run is then no longer
-//! decided by the schedule alone. [`crate::Machine::wait_until`] waits in a way that is.
+//! after a second in which it was seen to wait another thread goes on without it, and the run is
+//! then no longer decided by the schedule alone. [`crate::Machine::wait_until`] waits in a way that
+//! is. A thread that only waits for a processor keeps its turn, however long that takes.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::call::Call;
+use crate::vigil::{HostThread, Vigil};
 
-/// How long a thread may keep the others waiting in real time.
+/// How long a thread that waits may keep the others waiting in real time.
 const OVERDUE: Duration = Duration::from_secs(1);
+
+/// How often the others look.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What a thread that cannot go on learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +46,10 @@ struct Turn {
     threads: Vec<Status>,
     /// Counts what threads did, so that a blocked one looks again only after news.
     steps: u64,
-    since: Instant,
+    /// Over the one whose turn it is.
+    vigil: Vigil,
+    /// Who they are for the host, those that have begun.
+    hosts: Vec<Option<HostThread>>,
 }
 
 /// Whose turn it is.
@@ -54,6 +62,24 @@ struct Baton {
 
 thread_local! {
     static SEAT: RefCell<Option<(Arc<Baton>, usize)>> = const { RefCell::new(None) };
+}
+
+impl Turn {
+    /// Whether the thread whose turn it is has ended, or has been seen to wait for too long.
+    fn is_overdue(&mut self) -> bool {
+        if self.threads.get(self.current) == Some(&Status::Done) {
+            return true;
+        }
+        if !self.vigil.is_time_to_look() {
+            return false;
+        }
+        match self.hosts.get(self.current) {
+            Some(&Some(thread)) => self.vigil.look(thread),
+            // It is about to begin, or the first is yet to be chosen.
+            Some(None) | None => self.vigil.somebody(),
+        }
+        OVERDUE <= self.vigil.waited()
+    }
 }
 
 impl Baton {
@@ -83,31 +109,35 @@ impl Baton {
         let choice = if ready.len() < 2 { 0 } else { self.choose(ready.len()) };
         if let Some(&next) = ready.get(choice) {
             turn.current = next;
-            turn.since = Instant::now();
+            turn.vigil = Vigil::new();
             self.changed.notify_all();
         }
     }
 
     fn wait_for_turn<'a>(&'a self, mut turn: MutexGuard<'a, Turn>, own: usize) {
         while turn.current != own {
-            turn =
-                self.changed.wait_timeout(turn, OVERDUE).unwrap_or_else(PoisonError::into_inner).0;
+            turn = self.changed.wait_timeout(turn, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             // One that was passed over while it was only slow to wake is back.
             if let Some(status) = turn.threads.get_mut(own)
                 && *status == Status::Away
             {
                 *status = Status::Runnable;
             }
-            let overdue = OVERDUE <= turn.since.elapsed();
-            if turn.current != own && overdue && Self::ready(&turn, own).first() == Some(&own) {
+            if turn.current != own
+                && turn.is_overdue()
+                && Self::ready(&turn, own).first() == Some(&own)
+            {
                 let current = turn.current;
                 if let Some(status) = turn.threads.get_mut(current)
                     && *status == Status::Runnable
                 {
                     *status = Status::Away;
+                    if let Some(mut call) = Call::aside(self.slot) {
+                        call.passed_over += 1;
+                    }
                 }
                 turn.current = own;
-                turn.since = Instant::now();
+                turn.vigil = Vigil::new();
             }
         }
         if let Some(status) = turn.threads.get_mut(own) {
@@ -197,7 +227,8 @@ pub(crate) fn run(slot: usize, bodies: Vec<Body<'_>>) {
         current: usize::MAX,
         threads: vec![Status::Runnable; count],
         steps: 0,
-        since: Instant::now(),
+        vigil: Vigil::new(),
+        hosts: vec![None; count],
     };
     let baton = Arc::new(Baton { turn: Mutex::new(turn), changed: Condvar::new(), slot });
     std::thread::scope(|scope| {
@@ -206,7 +237,11 @@ pub(crate) fn run(slot: usize, bodies: Vec<Body<'_>>) {
             scope.spawn(move || {
                 SEAT.set(Some((Arc::clone(&baton), index)));
                 let leave = Leave(Arc::clone(&baton), index);
-                baton.wait_for_turn(baton.lock(), index);
+                let mut turn = baton.lock();
+                if let Some(host) = turn.hosts.get_mut(index) {
+                    *host = Some(HostThread::current());
+                }
+                baton.wait_for_turn(turn, index);
                 body();
                 drop(leave);
             });

@@ -1,9 +1,12 @@
 //! The machine's own thread: host functions run on it, and operations of a real-time machine.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::call::{Call, Inside, Slot, set_inside};
 use crate::schedule::Schedule;
+use crate::vigil::HostThread;
 
 /// How long it sleeps at most when nothing wakes it.
 const NAP: Duration = Duration::from_millis(50);
@@ -23,11 +26,16 @@ pub(crate) fn spawn(slot: &'static Slot, serial: u64) {
 fn serve(slot: &'static Slot, serial: u64) -> bool {
     let Some(mut call) = Call::of_worker(slot, serial) else { return false };
     if let Some((timeline, function)) = call.host_jobs.pop_front() {
+        let at = Arc::clone(&call.worker_at);
+        at.has_job.store(true, Ordering::Release);
         let ran = call.unlocked(|| {
             let outside = set_inside(Inside::HostFunction);
+            at.inside.store(HostThread::current().0, Ordering::Release);
             function.run();
+            at.inside.store(0, Ordering::Release);
             set_inside(outside);
         });
+        at.has_job.store(false, Ordering::Release);
         if ran.is_err() {
             return false;
         }

@@ -1,14 +1,10 @@
 //! Runs a case against a simulated device of its own, in this process.
 
 use std::cell::RefCell;
-use std::time::Duration;
+use std::thread;
 
 use conformance::{Answer, Case, Environment, Transcript, ask};
 use cuda_sim::{DeviceProfile, Hazard, Machine, Schedule};
-
-/// How long a thread really sleeps while virtual time passes at once: enough for another thread
-/// to have made its next call.
-const REAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Asks a fresh device of this kind one case. Beside the answers come all hazards that were
 /// reported, whether they answered a probe or not.
@@ -24,12 +20,17 @@ pub(crate) fn run(case: &Case, device: DeviceProfile) -> (Vec<Answer>, Vec<Hazar
         hazards.extend(machine.take_hazards());
         known < hazards.len()
     };
+    let asking = thread::current().id();
     let environment = Environment {
         table: &table,
         ptx: kernels::PTX,
         pass_time: &|nanoseconds| {
+            // Time passes at once here. A second thread lets it pass for the first to begin its
+            // wait, so that is what it waits for; the machine keeps still meanwhile.
+            if thread::current().id() != asking {
+                machine.wait_until(|| 0 < machine.calls("cuEventSynchronize"));
+            }
             machine.advance(nanoseconds);
-            std::thread::sleep(REAL_PAUSE);
         },
         now: &|| machine.virtual_time(),
         hazard_seen: &take_hazards,

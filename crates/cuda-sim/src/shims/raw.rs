@@ -321,6 +321,12 @@ pub(crate) fn fork_generation() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// The host's number for the calling thread.
+pub(crate) fn host_thread_number() -> i32 {
+    // SAFETY: the call takes nothing and only answers.
+    unsafe { libc::gettid() }
+}
+
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn forked() {

@@ -206,7 +206,7 @@ fn a_user_object_lives_as_long_as_the_last_replay() {
     ok!(rig, ctx_synchronize());
     let begun = std::time::Instant::now();
     while destroyed.load(Ordering::Acquire) == 0 {
-        assert!(begun.elapsed().as_secs() < 5);
+        assert!(begun.elapsed().as_secs() < 60);
         std::thread::yield_now();
     }
     assert_eq!(rig.peek(block), 1);

@@ -9,9 +9,12 @@ use cuda_sys::CUresult;
 use crate::rig::{Argument, NOT_READY, Rig};
 use crate::{cu, ok};
 
-fn gated() -> (Rig, cuda_sys::CUstream, &'static AtomicU32) {
+/// Longer than any busy machine keeps a thread waiting.
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
+fn gated(patience: Duration) -> (Rig, cuda_sys::CUstream, &'static AtomicU32) {
     let builder = Machine::builder().schedule(Schedule::Seeded(1));
-    let rig = Rig::build(builder.patience(Duration::from_millis(30)));
+    let rig = Rig::build(builder.patience(patience));
     let stream = rig.stream();
     let flag = rig.pinned(4);
     let address = u64::try_from(flag.expose_provenance()).unwrap();
@@ -23,7 +26,7 @@ fn gated() -> (Rig, cuda_sys::CUstream, &'static AtomicU32) {
 
 #[test]
 fn a_gate_holds_its_stream_until_the_host_opens_it() {
-    let (rig, gated, flag) = gated();
+    let (rig, gated, flag) = gated(AN_HOUR);
     let free = rig.stream();
     let block = rig.alloc(8);
     rig.put(gated, block, 1);
@@ -40,7 +43,7 @@ fn a_gate_holds_its_stream_until_the_host_opens_it() {
 
 #[test]
 fn s5_a_wait_that_cannot_end_is_reported_with_who_waits_for_whom() {
-    let (rig, gated, _flag) = gated();
+    let (rig, gated, _flag) = gated(Duration::from_millis(30));
     let waiting = rig.stream();
     rig.order(gated, waiting);
     let code = cu!(rig, stream_synchronize(waiting));
@@ -54,10 +57,11 @@ fn s5_a_wait_that_cannot_end_is_reported_with_who_waits_for_whom() {
 
 #[test]
 fn a_gate_opened_by_another_thread_ends_the_wait() {
-    let (rig, gated, flag) = gated();
+    let (rig, gated, flag) = gated(AN_HOUR);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(5));
+            // A call that is counted keeps the machine to itself until it waits.
+            rig.machine.wait_until(|| rig.machine.calls("cuStreamSynchronize") == 1);
             flag.store(1, Ordering::Release);
         });
         ok!(rig, stream_synchronize(gated));

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// How many host threads each program has; else its seed says, and most have one.
     #[arg(long)]
     threads: Option<u32>,
-    /// A program that goes on for so many seconds hangs, and has failed; the default is 60.
+    /// A program that is at one step for so many seconds hangs, and has failed; the default is 60.
     #[arg(long)]
     hang_after: Option<u64>,
     /// A file for the counts, as JSON.

@@ -38,7 +38,7 @@ pub struct Campaign {
     pub broken: Option<Broken>,
     /// No program is begun after this time.
     pub time_max: Duration,
-    /// A program that goes on for longer hangs.
+    /// A program that is at one step for longer hangs.
     pub hang_after: Duration,
     /// No program is begun after one has failed.
     pub stops_at_failure: bool,
@@ -116,7 +116,7 @@ impl Campaign {
         let seconds = self.hang_after.as_secs_f64();
         let count = steps.len();
         let text =
-            format!("does not end within {seconds} s: step {step} of {count}, {operation:?}");
+            format!("does not go on within {seconds} s: step {step} of {count}, {operation:?}");
         sum.add_failure(Failure { seed, kind: HUNG, text });
     }
 

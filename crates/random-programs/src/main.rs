@@ -38,7 +38,7 @@ struct Arguments {
     /// How many host threads each program has; else its seed says, and most have one.
     #[arg(long)]
     threads: Option<NonZeroUsize>,
-    /// A program that goes on for so many seconds hangs: it is left behind, and has failed.
+    /// A program that is at one step for so many seconds hangs: it is left behind, and has failed.
     #[arg(long, default_value_t = 60)]
     hang_after: u64,
     /// A file for the counts, as JSON.

@@ -34,7 +34,7 @@ impl Progress {
 pub(crate) enum Learned {
     /// The program of a seed has ended.
     Ended(u64, Box<Outcome>),
-    /// The program of a seed goes on for too long; it was at this step, counted from one.
+    /// A step of a seed's program goes on for too long; it was at this step, counted from one.
     Hangs(u64, usize),
 }
 
@@ -45,12 +45,36 @@ enum Message {
     Left(usize),
 }
 
+/// A program under way, and since when it has been seen at the same step.
+struct UnderWay {
+    seed: u64,
+    progress: Arc<Progress>,
+    steps: usize,
+    since: Instant,
+}
+
+impl UnderWay {
+    fn new(seed: u64, progress: Arc<Progress>) -> Self {
+        Self { seed, progress, steps: 0, since: Instant::now() }
+    }
+
+    /// Whether it is still at a step that it began so long ago. However slow the host, each step
+    /// has that time to itself.
+    fn hangs(&mut self, hang_after: Duration, now: Instant) -> bool {
+        let before = std::mem::replace(&mut self.steps, self.progress.steps());
+        if before < self.steps {
+            self.since = now;
+        }
+        hang_after <= now.duration_since(self.since)
+    }
+}
+
 /// What a worker is at; nothing, between two programs and once it is left behind.
 #[derive(Default)]
-struct Post(Mutex<Option<(u64, Instant, Arc<Progress>)>>);
+struct Post(Mutex<Option<UnderWay>>);
 
 impl Post {
-    fn lock(&self) -> MutexGuard<'_, Option<(u64, Instant, Arc<Progress>)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<UnderWay>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -116,9 +140,9 @@ fn join(worker: Option<&mut Worker>) {
 fn leave_hung(workers: &mut [Worker], hang_after: Duration) -> Vec<(u64, usize)> {
     let mut hung = Vec::new();
     for worker in workers.iter_mut().filter(|worker| worker.thread.is_some()) {
-        let hangs = worker.post.lock().take_if(|(_, begun, _)| hang_after <= begun.elapsed());
-        if let Some((seed, _, progress)) = hangs {
-            hung.push((seed, progress.steps()));
+        let hangs = worker.post.lock().take_if(|program| program.hangs(hang_after, Instant::now()));
+        if let Some(program) = hangs {
+            hung.push((program.seed, program.steps));
             drop(worker.thread.take());
         }
     }
@@ -132,7 +156,7 @@ fn spawn(work: &Arc<Work>, index: usize, sender: &Sender<Message>) -> Worker {
         let leave = Leave { index, sender: sender.clone() };
         while let Some(seed) = work.next_seed() {
             let progress = Arc::new(Progress::default());
-            *own.lock() = Some((seed, Instant::now(), Arc::clone(&progress)));
+            *own.lock() = Some(UnderWay::new(seed, Arc::clone(&progress)));
             let outcome = run_noting(&work.campaign.program(seed), &progress);
             if own.lock().take().is_none() {
                 // It was left behind, and another one is in its place.
@@ -164,5 +188,32 @@ impl Work {
         }
         let seed = self.next.fetch_add(1, Ordering::Relaxed);
         (seed < self.campaign.seeds.end).then_some(seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{Progress, UnderWay};
+
+    /// Was: a program hung that was only slow, on a host that had much to do, and was named with
+    /// whatever step it was in.
+    #[test]
+    fn a_program_that_goes_on_slowly_does_not_hang() {
+        let progress = Arc::new(Progress::default());
+        let mut program = UnderWay::new(7, Arc::clone(&progress));
+        let limit = Duration::from_secs(3);
+        let begin = program.since;
+        let later = |seconds| begin + Duration::from_secs(seconds);
+        // Each step takes nearly as long as a program may, and all of them much longer.
+        for step in 1..=5 {
+            progress.begin_step();
+            assert!(!program.hangs(limit, later(2 * step)), "it has begun another step");
+        }
+        assert!(!program.hangs(limit, later(12)));
+        assert!(program.hangs(limit, later(13)), "it is still at its fifth step");
+        assert_eq!(program.steps, 5);
     }
 }

@@ -70,7 +70,8 @@ impl MachineBuilder {
     }
 
     /// Says how long, in real time, a call waits for a host that may open a gate before it
-    /// reports a deadlock; the default is five seconds.
+    /// reports a deadlock; the default is five seconds. While a host function is on its way that
+    /// only lacks a processor, no time counts.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
         self

@@ -49,7 +49,8 @@ impl Description {
     /// Compiles it.
     pub(crate) fn build(self) -> Stub {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let source = folder.join(format!("stub-{}.c", self.name));
+        // Another run of these tests may write its own at the same time.
+        let source = folder.join(format!("stub-{}-{}.c", self.name, std::process::id()));
         let path = folder.join(format!("libstub-{}.so", self.name));
         std::fs::write(&source, self.source()).unwrap();
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -63,6 +64,7 @@ impl Description {
         let output = command.output().expect("a C compiler, which Rust links with too");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         std::fs::rename(&fresh, &path).unwrap();
+        std::fs::remove_file(&source).unwrap();
         // SAFETY: the library is the stub just compiled; it has no initialisers.
         let library = unsafe { libloading::Library::new(&path) }.unwrap();
         Stub { path, library }

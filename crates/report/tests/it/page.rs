@@ -35,7 +35,10 @@ fn folder() -> PathBuf {
 /// Writes a page to be opened.
 pub(crate) fn write(name: &str, html: &str) -> PathBuf {
     let file = folder().join(format!("{name}.html"));
-    std::fs::write(&file, html).unwrap();
+    // Written beside and moved: the browser of another run may be reading it.
+    let fresh = file.with_extension(format!("html.{}", std::process::id()));
+    std::fs::write(&fresh, html).unwrap();
+    std::fs::rename(&fresh, &file).unwrap();
     file
 }
 

@@ -14,6 +14,7 @@ mod litmus;
 
 mod checked;
 mod controls;
+mod each_call_fails;
 #[path = "../reports/mod.rs"]
 mod reports;
 

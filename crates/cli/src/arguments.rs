@@ -232,7 +232,10 @@ fn usage_message(error: &clap::Error, arguments: &[OsString]) -> String {
         );
     }
     let text = error.to_string();
-    let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let told = text.lines().map(str::trim).take_while(|line| {
+        // Where help is comes from us.
+        !["Usage:", "For more information"].iter().any(|begin| line.starts_with(begin))
+    });
     let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
     let told = told.join(" ");
     format!("{}\n{help}", told.strip_prefix("error: ").unwrap_or(&told))
@@ -287,6 +290,7 @@ mod tests {
             ("wellspring repaly f", "unrecognized subcommand 'repaly'"),
             ("wellspring replay f --device rocm", "names no device"),
             ("wellspring replay f --capacity 2XiB", "write a size such as 2GiB"),
+            ("wellspring replay f --capacity 0GiB", "and below 2^64\n"),
             ("wellspring replay f --policy best", "possible values: default, deterministic"),
             ("wellspring replay f --trace-device -1", "unexpected argument '-1'"),
             ("wellspring replay f g", "unexpected argument 'g'"),

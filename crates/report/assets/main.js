@@ -196,8 +196,8 @@ function figures() {
   const peakReserved = stepPeak(model.reserved, 0, model.end);
   const list = [["peak active", bytesText(state.peakTotal)],
     ...(hasPending() ? [["of it allocated", bytesText(allocated)], ["of it pending free", bytesText(pending)]] : []),
-    ["peak reserved", bytesText(peakReserved)],
-    ["active of reserved", shareText(state.peakTotal, peakReserved)],
+    ["peak reserved", model.hasReserved ? bytesText(peakReserved) : "not recorded"],
+    ...(model.hasReserved ? [["active of reserved", shareText(state.peakTotal, peakReserved)]] : []),
     ["out of memory", model.failed.length === 0 ? "never" : `${countText(model.failed.length)} ×`],
     ["blocks", countText(model.life.count)], ["entries", countText(model.entries[model.end])],
     ["streams", countText(model.streams.length)]];

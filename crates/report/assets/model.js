@@ -19,6 +19,8 @@ function buildModel(recorded) {
   model.hasTime = 0 < end && model.times[0] < model.times[end];
   model.changes = changesByMoment(life, end);
   model.reserved = reservedSteps(range);
+  // A log says what was handed out, and nothing of what the driver had given for it.
+  model.hasReserved = 0 < range.count || life.count === 0;
   model.entries = entriesBefore(kinds);
   model.unmapped = stepsOf(told.unmapped);
   return model;

@@ -83,7 +83,7 @@ function drawTimeline() {
   const frame = { left: MARGIN.left, top, width: width - MARGIN.left - MARGIN.right,
     height: height - top - MARGIN.bottom };
   const columns = columnsOf(series, Math.floor(frame.width));
-  const showsReserved = timeline.mode !== "pending";
+  const showsReserved = timeline.mode !== "pending" && model.hasReserved;
   let most = 1;
   for (const column of columns) {
     const total = column.levels.reduce((sum, level) => sum + level, 0);
@@ -306,14 +306,14 @@ function drawLegend() {
     .filter((_, index) => isShown(index));
   const active = levels.reduce((sum, level) => sum + level, 0);
   const reserved = stepLevel(model.reserved, timeline.moment);
-  if (timeline.mode === "state") {
+  if (timeline.mode === "state" && model.hasReserved) {
     items.push(item("cached", color("--cached"), Math.max(0, reserved - active)));
     if (0 < model.unmapped.moments.length) {
       const unmapped = stepLevel(model.unmapped, timeline.moment);
       items.push(item("unmapped again", color("--unmapped"), unmapped));
     }
   }
-  if (timeline.mode !== "pending") items.push(item("reserved", color("--reserved"), reserved, true));
+  if (timeline.mode !== "pending" && model.hasReserved) items.push(item("reserved", color("--reserved"), reserved, true));
   byId("legend").replaceChildren(...items);
 }
 
@@ -362,6 +362,7 @@ function readoutText(moment) {
   if (model.hasTime) parts.push(timeText(model.times[moment] - model.times[0]));
   parts.push(`allocated ${bytesText(allocated)}`);
   if (0 < pending) parts.push(`pending free ${bytesText(pending)}`);
+  if (!model.hasReserved) return parts;
   parts.push(`cached ${bytesText(Math.max(0, reserved - allocated - pending))}`);
   parts.push(`reserved ${bytesText(reserved)}`);
   return parts;

@@ -65,7 +65,9 @@ pub(crate) fn picture(gathered: &Gathered) -> Vec<Shape> {
             shapes.push(frame.band(&columns, low, high, color));
         }
     }
-    shapes.push(frame.reserved(&columns));
+    if reserved_peak(gathered).is_some() {
+        shapes.push(frame.reserved(&columns));
+    }
     frame.failed(gathered, &mut shapes);
     frame.events(gathered, &mut shapes);
     words(gathered, &mut shapes);
@@ -216,17 +218,17 @@ fn words(gathered: &Gathered, shapes: &mut Vec<Shape>) {
     let told = format!(
         "peak active {}, peak reserved {}",
         bytes_text(levels.peak_active_bytes),
-        crate::reserved_peak(levels.peak_active_bytes, levels.peak_reserved_bytes)
-            .map_or_else(|| "not recorded".to_owned(), bytes_text)
+        reserved_peak(gathered).map_or_else(|| "not recorded".to_owned(), bytes_text)
     );
     shapes.push(text_shape(WIDTH - RIGHT, 24.0, Anchor::End, QUIET, told));
     let has_pending = levels.list.iter().any(|level| 0 < level.pending_bytes);
+    let has_reserved = reserved_peak(gathered).is_some();
     let mut x = LEFT;
     for (name, color, is_shown) in [
         ("allocated", ALLOCATED, true),
         ("pending free", PENDING, has_pending),
-        ("cached", CACHED, true),
-        ("reserved", INK, true),
+        ("cached", CACHED, has_reserved),
+        ("reserved", INK, has_reserved),
     ] {
         if !is_shown {
             continue;
@@ -237,6 +239,12 @@ fn words(gathered: &Gathered, shapes: &mut Vec<Shape>) {
         shapes.push(text_shape(x + 18.0, 50.0, Anchor::Start, INK, name.to_owned()));
         x += 130.0;
     }
+}
+
+/// What was reserved at most, if that was recorded.
+fn reserved_peak(gathered: &Gathered) -> Option<u64> {
+    let levels = &gathered.levels;
+    crate::reserved_peak(levels.peak_active_bytes, levels.peak_reserved_bytes)
 }
 
 fn text_shape(x: f32, y: f32, anchor: Anchor, color: Color, text: String) -> Shape {

@@ -290,6 +290,27 @@ fn odd_traces_open_and_every_view_is_drawn() {
     }
 }
 
+/// Was: what a log does not say was drawn as nothing, under a line at zero.
+#[test]
+fn what_was_reserved_is_shown_where_it_was_recorded() {
+    let Some(mut browser) = Browser::start() else { return };
+    let steps = [step("alloc", 0, 512)];
+    for (name, segments) in [("log", vec![]), ("recorded", vec![segment(0, 1 << 21, &[])])] {
+        let is_recorded = !segments.is_empty();
+        let file = write(name, &report(&snapshot(segments, &steps, vec![])).html());
+        browser.open(&file, "");
+        for mode in ["stream", "owner", "state"] {
+            browser.evaluate(&format!("location.hash = '#mode={mode}'"));
+            let legend = browser.drawn("document.getElementById('legend').textContent");
+            let is_shown = legend.as_str().unwrap().contains("reserved");
+            assert_eq!(is_shown, is_recorded, "{name}, {mode}: {legend}");
+        }
+        let figures = browser.drawn("document.getElementById('figures').textContent");
+        let is_missing = figures.as_str().unwrap().contains("peak reservednot recorded");
+        assert_eq!(is_missing, !is_recorded, "{name}: {figures}");
+    }
+}
+
 /// So many steps of blocks on three streams, of which each is freed some steps later, and complete
 /// some steps after that.
 fn many_steps(count: usize) -> Vec<Step> {

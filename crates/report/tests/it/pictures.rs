@@ -53,6 +53,15 @@ fn what_is_not_there_is_not_in_the_legend() {
     assert!(svg.contains("allocated") && !svg.contains("pending free"), "{svg}");
 }
 
+#[test]
+fn what_was_reserved_is_drawn_where_it_was_recorded() {
+    let steps = [step("alloc", 0, 512)];
+    let drawn = |segments| report(&snapshot(segments, &steps, vec![])).svg();
+    let (log, recorded) = (drawn(vec![]), drawn(vec![segment(0, 1 << 21, &[])]));
+    assert!(log.contains("peak reserved not recorded") && !log.contains(">reserved<"), "{log}");
+    assert!(recorded.contains(">reserved<") && recorded.contains(">cached<"), "{recorded}");
+}
+
 #[cfg(feature = "png")]
 #[test]
 fn a_png_has_pixels_of_every_state_and_letters() {

@@ -244,7 +244,7 @@ impl Block {
             wait_for(stream, &old, point)?;
         }
         shard.with(|state| {
-            state.end_loan(home);
+            state.return_lent(home);
             state.lend(order);
             state.arena.at_mut(name.index()).home = order.slot();
         });

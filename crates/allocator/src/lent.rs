@@ -1,4 +1,4 @@
-//! Which streams have blocks of a shard that is another stream's, so that nobody follows them there.
+//! Which streams have blocks of another stream's shard, so that nobody follows them there.
 //!
 //! A block names its home by a slot. When a stream has ended, the slot goes to a new one, and what
 //! it still had handed out then ends where the new one is: later than it must, and as the slots
@@ -31,7 +31,7 @@ impl ShardState {
 
     /// A block whose home was this slot is freed, or moves elsewhere.
     #[inline]
-    pub(crate) fn end_loan(&mut self, home: StreamSlot) {
+    pub(crate) fn return_lent(&mut self, home: StreamSlot) {
         if let Some((count, _)) = self.lent.by_slot.get_mut(&home) {
             *count -= 1;
             if *count == 0 {

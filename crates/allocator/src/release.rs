@@ -378,7 +378,7 @@ impl ShardState {
         frontier: Frontier,
         burst: Option<(usize, &Ends)>,
     ) {
-        self.end_loan(self.arena.at(block).home);
+        self.return_lent(self.arena.at(block).home);
         let record = self.arena.at_mut(block);
         let size = record.size;
         if let Some(home) = home {

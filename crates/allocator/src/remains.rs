@@ -6,8 +6,8 @@
 //! comes by there gives it back. A piece of which a part is still handed out as numbers stays for
 //! good, and counts as left.
 
+use streams::in_host_function;
 use streams::order::Frontier;
-use streams::{Context, in_host_function};
 
 use crate::allocator::Inner;
 use crate::block::BlockIndex;
@@ -85,7 +85,7 @@ impl Inner {
         let (allocator, watch) = (self.identity, self.watch.clone());
         let (memory, family) = (Some(memory), Arc::clone(&self.family));
         let remains = Remains { address, bytes, memory, allocator, watch, family };
-        Context::leave(&self.context, bytes, until, remains);
+        self.context.leave(bytes, until, remains);
     }
 }
 

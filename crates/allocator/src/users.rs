@@ -24,8 +24,7 @@ impl Block {
     /// # Errors
     /// As for [`Stream::wait_stream`], also where there is nobody to wait for; a stream that has
     /// ended and left no fence can only be synchronized. Or this is a fork of the block's process.
-    /// Streams that were waited for before stay
-    /// waited for.
+    /// Streams that were waited for before stay waited for.
     #[track_caller]
     pub fn wait_all_users(&self, stream: &Stream) -> Result<(), Error> {
         self.check_process()?;

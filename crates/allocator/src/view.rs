@@ -43,9 +43,9 @@ impl View {
         }
     }
 
-    /// Whether a stream that comes into the slot of one that owned memory may inherit it. Which slot
-    /// a new stream gets depends on what earlier streams of the process have left, so a policy that
-    /// goes by the calls alone keeps the slot until it ends.
+    /// Whether a stream that comes into the slot of one that owned memory may inherit it. Which
+    /// slot a new stream gets depends on what earlier streams of the process have left, so a policy
+    /// that goes by the calls alone keeps the slot until it ends.
     pub(crate) fn inherits(self) -> bool {
         !matches!(self, Self::Settled)
     }
@@ -131,8 +131,8 @@ impl View {
         }
     }
 
-    /// What to wait for until everything up to `point`, a point of the stream, is done: a fence that
-    /// was kept, else one recorded now. Nothing if it is known to be over.
+    /// What to wait for until everything up to `point`, a point of the stream, is done: a fence
+    /// that was kept, else one recorded now. Nothing if it is known to be over.
     #[track_caller]
     pub(crate) fn fence_until(
         self,

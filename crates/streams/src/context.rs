@@ -49,8 +49,8 @@ pub(crate) struct ContextCore {
     pub(crate) graves: Mutex<Vec<Grave>>,
 }
 
-/// Orphans asked at one time.
-const ORPHANS_ASKED_MAX: usize = 8;
+/// Fences of streams that are gone, or of destroyed graphs, that are asked at one time.
+pub(crate) const ORPHANS_ASKED_MAX: usize = 8;
 
 impl ContextCore {
     fn new(driver: &Driver, raw: DriverContext, id: u64) -> Self {

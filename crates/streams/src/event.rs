@@ -253,8 +253,8 @@ impl Event {
         }
     }
 
-    /// Whether a wait for the last record, as it was read, may be one for the host, as far as can be
-    /// said before.
+    /// Whether a wait for the last record, as it was read, may be one for the host, as far as can
+    /// be said before.
     fn may_wait_for_host(
         &self,
         core: &StreamCore,

@@ -10,16 +10,13 @@
 
 use std::fmt;
 
-use crate::context::{Context, ContextCore};
+use crate::context::{Context, ContextCore, ORPHANS_ASKED_MAX};
 use crate::driver::{DriverContext, in_host_function};
 use crate::error::Error;
 use crate::fence::Fence;
-use crate::order::{Frontier, Point, Registry};
+use crate::order::{Frontier, Registry};
 use crate::stream_order::StreamOrder;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
-
-/// Questions to fences of streams that are gone, at one time.
-const ORPHANS_ASKED_MAX: usize = 8;
 
 /// Something that goes once the device is done with it.
 struct Leftover {
@@ -56,12 +53,8 @@ impl Leftovers {
         self.is_any.load(Ordering::Acquire)
     }
 
-    /// The points that are waited for and not known to be complete.
     fn open_points(&self, registry: &Registry) -> Frontier {
-        let list = lock(&self.list);
-        let points =
-            list.iter().flat_map(|leftover| leftover.until.iter().flat_map(Frontier::iter));
-        points.filter(|point| !registry.is_complete(*point)).collect()
+        open_points(&lock(&self.list), registry)
     }
 
     /// Drops what is over; says how many bytes that were.
@@ -127,6 +120,12 @@ impl ContextCore {
     }
 }
 
+/// The points that are waited for and not known to be complete.
+fn open_points(leftovers: &[Leftover], registry: &Registry) -> Frontier {
+    let points = leftovers.iter().flat_map(|left| left.until.iter().flat_map(Frontier::iter));
+    points.filter(|point| !registry.is_complete(*point)).collect()
+}
+
 /// The fences of streams that are gone which cover a point of `open`.
 fn among(orphans: &[Fence], open: &Frontier) -> Vec<Fence> {
     let covers = |fence: &&Fence| open.point_on(fence.point().stream).is_some();
@@ -152,9 +151,7 @@ impl Drop for Estate {
     fn drop(&mut self) {
         let leftovers = std::mem::take(&mut self.leftovers);
         if may_free(&self.raw) {
-            let points =
-                leftovers.iter().flat_map(|left| left.until.iter().flat_map(Frontier::iter));
-            let open = points.filter(|point| !self.registry.is_complete(*point)).collect();
+            let open = open_points(&leftovers, &self.registry);
             for fence in among(&self.orphans, &open).iter().filter(|fence| !fence.is_gated()) {
                 let _unanswered = fence.synchronize();
             }
@@ -174,8 +171,9 @@ impl Context {
     /// Keeps `what`, which holds `bytes` of device memory, until everything up to `until` is
     /// complete, and drops it then: at a later [`Context::settle_leftovers`], which a
     /// synchronization of the context or of a stream, a new stream and [`Context::memory_info`]
-    /// come by, or with the last of the context. For allocators that end where the driver may not
-    /// be called, or with work that they cannot wait for. Without `until` it is kept for good.
+    /// come by, or with the last of the context, which blocks until the device is done, unless
+    /// that may be waiting for the host. For allocators that end where the driver may not be called,
+    /// or with work that they cannot wait for. Without `until` it is kept for good.
     ///
     /// Makes no driver call; may be called in a host function. `what` should not keep the context.
     pub fn leave(&self, bytes: u64, until: Option<Frontier>, what: impl Send + 'static) {
@@ -216,7 +214,7 @@ impl Context {
         }
         let open = core.leftovers.open_points(core.registry());
         for order in core.living_among(&open) {
-            let point: Option<Point> = open.point_on(order.slot());
+            let point = open.point_on(order.slot());
             if let Some(point) = point.filter(|_| !order.is_known_gated()) {
                 // What cannot be waited for stays.
                 let _unanswered = order.apart().synchronize_point(point);

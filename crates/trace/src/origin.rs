@@ -30,6 +30,12 @@ impl Origin {
         }
     }
 
+    /// How a file is marked that has entries alone: that they are a snapshot's own goes without
+    /// saying.
+    pub(crate) fn mark_of_entries(self) -> Option<&'static str> {
+        self.mark().filter(|_| self != Self::PytorchEntries)
+    }
+
     /// What a file with this mark was made of; none if nobody here writes it.
     #[must_use]
     pub fn of_mark(mark: &str) -> Option<Self> {

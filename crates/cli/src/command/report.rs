@@ -2,23 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use regex_lite::Regex;
 use report::{Figures, Options, Report};
 use serde::Serialize;
 use trace::AnyTrace;
 
 use crate::arguments::ReportArguments;
 use crate::ending::{Ending, Failure};
-use crate::output::{self, printable};
+use crate::output;
 use crate::progress::Bars;
-use crate::trace_file::{bytes_text, input_name, is_standard, read, refuse_overwriting, shown};
+use crate::trace_file::{
+    bytes_text, input_name, is_standard, owner_pattern, read, refuse_overwriting, shown,
+};
 
 /// Raised when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// Draws a report as told.
 pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
-    let owner = arguments.owner.as_deref().map(pattern).transpose()?;
+    let owner = owner_pattern(arguments.owner.as_deref())?;
     let outputs = [Some(&arguments.output), arguments.svg.as_ref(), arguments.png.as_ref()];
     let outputs: Vec<&Path> = outputs.into_iter().flatten().map(PathBuf::as_path).collect();
     let (streamed, files): (Vec<&Path>, Vec<&Path>) =
@@ -66,14 +67,6 @@ pub(crate) fn run(arguments: &ReportArguments) -> crate::Outcome {
         output::result(&told(&drawn.figures(), &written, arguments.json)?)?;
     }
     Ok(Ending::Done)
-}
-
-/// A pattern of `--owner`.
-pub(crate) fn pattern(text: &str) -> Result<Regex, Failure> {
-    Regex::new(text).map_err(|error| {
-        let text = printable(text);
-        Failure::bad_input(format_args!("--owner {text} is no regular expression: {error}"))
-    })
 }
 
 /// A file that was written.

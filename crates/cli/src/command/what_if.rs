@@ -12,13 +12,12 @@ use trace::pytorch::ReadError;
 use wellspring::{DeviceChoice, Policy};
 
 use crate::arguments::SourceName;
-use crate::command::report::pattern;
 use crate::ending::{Ending, Failure};
 use crate::output::{self, printable};
 use crate::progress::Bars;
 use crate::size::Size;
 use crate::target::Session;
-use crate::trace_file::{input_name, read_snapshot, refuse_twice};
+use crate::trace_file::{input_name, owner_pattern, read_snapshot, refuse_twice};
 
 /// Operations up to which Wellspring's allocator is run under every policy. Beyond, and where
 /// settings are named, it is run under the default one alone.
@@ -122,7 +121,7 @@ fn answer(arguments: &Arguments, file: &Path) -> Result<String, Failure> {
         settings: arguments.setting.clone(),
         search: arguments.search,
     };
-    let owner = arguments.owner.as_deref().map(pattern).transpose()?;
+    let owner = owner_pattern(arguments.owner.as_deref())?;
     let matches = |frame: &str| owner.as_ref().is_some_and(|owner| owner.is_match(frame));
     let mut owners = BlockOwners::new(&snapshot, &chosen, owner.is_some().then_some(&matches));
     let ours = wellspring_rows(&case, &question, bars)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use trace::amount::bytes_text;
+use trace::amount::{bytes_text, counted};
 
 use super::advice::{Advice, AtLag, GroupAdvice, LagUnit, Prediction, UseAdvice, Verdict};
 
@@ -185,10 +185,6 @@ fn write_gaps(out: &mut String, advice: &Advice) -> std::fmt::Result {
         writeln!(out, "{stream:<20}{:>14}{gap:>12}  {event}{never}", bytes_text(holder.bytes))?;
     }
     Ok(())
-}
-
-fn counted(count: usize, name: &str) -> String {
-    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 /// A time with three or more digits.

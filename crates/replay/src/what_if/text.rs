@@ -68,7 +68,7 @@ fn how_recorded(answer: &WhatIf) -> String {
 }
 
 fn failed(answer: &WhatIf) -> String {
-    match usize::try_from(answer.recorded_out_of_memory).unwrap_or(usize::MAX) {
+    match answer.recorded_out_of_memory {
         0 => String::new(),
         count => format!(", {} failed for lack of memory", counted(count, "request")),
     }

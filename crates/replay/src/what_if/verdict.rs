@@ -43,7 +43,7 @@ fn without_capacity(answer: &WhatIf) -> String {
 
 /// What became of the run itself, if it ran out: no row shows that where there is no limit.
 fn ran_out(answer: &WhatIf) -> String {
-    let count = usize::try_from(answer.recorded_out_of_memory).unwrap_or(usize::MAX);
+    let count = answer.recorded_out_of_memory;
     match (count, answer.recorded_limit_bytes, answer.recorded_peak_reserved_bytes) {
         (0, _, _) => String::new(),
         (_, Some(limit), Some(reserved)) => format!(

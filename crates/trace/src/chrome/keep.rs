@@ -14,7 +14,6 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::Origin;
 use crate::pytorch::{Entry, Snapshot, action_text, pool_id};
 use crate::stream_trace::Recording;
 
@@ -39,8 +38,7 @@ pub(super) fn write(
         entry.compile_context.map(|text| texts.of(text));
     }
     write!(sink, ",\n\"{KEY}\":{{")?;
-    let origin = snapshot.origin;
-    if let Some(mark) = origin.mark().filter(|_| origin != Origin::PytorchEntries) {
+    if let Some(mark) = snapshot.origin.mark_of_entries() {
         write!(sink, "\"made_of\":\"{mark}\",")?;
     }
     write!(sink, "\"device\":{device},\"stacks\":")?;

@@ -33,7 +33,6 @@ use std::io::{self, Write};
 pub use read::{CsvError, read};
 pub use recording::write_recording;
 
-use crate::Origin;
 use crate::owner::{OpenAnnotations, Owners, Pattern};
 use crate::pytorch::{Action, Entry, Snapshot, TextId, WriteProgress, action_text, pool_id};
 
@@ -81,7 +80,7 @@ pub fn write_snapshot<W: Write>(
     mut progress: Option<WriteProgress<'_>>,
 ) -> io::Result<()> {
     let mut writer = begin(sink, &SNAPSHOT_COLUMNS)?;
-    if let Some(mark) = mark(snapshot.origin) {
+    if let Some(mark) = snapshot.origin.mark_of_entries() {
         let cells = ["", "0", "0", MADE_OF_ACTION, "0x0", "0", "0x0", "", mark, "", ""];
         writer.write_record(cells).map_err(io_error)?;
     }
@@ -124,11 +123,6 @@ pub fn write_snapshot<W: Write>(
         }
     }
     writer.flush()
-}
-
-/// What the file itself does not tell of where it comes from.
-fn mark(origin: Origin) -> Option<&'static str> {
-    origin.mark().filter(|_| origin != Origin::PytorchEntries)
 }
 
 /// What the sink said, which a wrapped error would hide from who asks for a broken pipe.

@@ -57,10 +57,10 @@ pub enum Problem {
         valid_bytes: usize,
     },
     /// A number is spelled with more bits than any has.
-    #[error("a number is above 2^64")]
+    #[error("a number is not below 2^64")]
     Above64Bits,
     /// A number of things, a line or a column has more than 32 bits.
-    #[error("{found} is above 2^32")]
+    #[error("{found} is not below 2^32")]
     Above32Bits {
         /// The number.
         found: u64,
@@ -92,7 +92,8 @@ pub enum Problem {
     TooMany,
     /// The host's times go back.
     #[error(
-        "an entry {found_ns} ns after the beginning is earlier than the one before it, at {before_ns} ns"
+        "an entry {found_ns} ns after the beginning is earlier than the one before it, at \
+         {before_ns} ns"
     )]
     Earlier {
         /// Its time.

@@ -14,6 +14,7 @@ mod hostile;
 mod offsets;
 mod operations;
 mod pickle;
+mod problems;
 mod random;
 mod real_traces;
 mod reports;

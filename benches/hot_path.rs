@@ -3,14 +3,15 @@
 //! counts; through the public API, with statistics on, on one thread. Beside it, in the same
 //! group, mimalloc's small pair: 64 bytes of host memory, the cheapest pair a general allocator
 //! has. The peer and each of our ways take turns of 1,000 pairs, of which only one's are timed, so
-//! that what the processor does meanwhile and what the caches hold is the same for both. `raw` is [`Allocator::allocate_raw`] and [`Allocator::free_raw`], numbers in and numbers
-//! out, as mimalloc's are; `Block` is the owning handle, which keeps the allocator alive.
+//! that what the processor does meanwhile and what the caches hold is the same for both. `raw` is
+//! [`Allocator::allocate_raw`] and [`Allocator::free_raw`], numbers in and numbers out, as
+//! mimalloc's are; `Block` is the owning handle, which keeps the allocator alive.
 //! `hot_path --go WAY COUNT` goes one of the ways so many times and measures nothing, for tools
 //! that count instructions.
 //! Not measured: the driver, the GPU, contention between threads.
-//! Unfairness: alone in a loop of its own mimalloc's pair is faster than in turns on some processors,
-//! by up to two fifths, and ours is not; mimalloc keeps no statistics here and serves one size from a thread's own page,
-//! without a lock.
+//! Unfairness: alone in a loop of its own mimalloc's pair is faster than in turns on some
+//! processors, by up to two fifths, and ours is not; mimalloc keeps no statistics here and serves
+//! one size from a thread's own page, without a lock.
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing to measure")]
 #![expect(clippy::print_stdout, reason = "the way that was gone is told to who counts")]
 #![expect(clippy::indexing_slicing, reason = "the mix reduces every index to its array's length")]

@@ -92,7 +92,8 @@ mod tests {
     fn entries_and_parameter_sizes_are_read() {
         let text = "// made by hand\n.version 9.0\n.target sm_75\n.address_size 64\n\
             .visible .entry nop()\n{ ret; }\n\
-            .visible .entry fill(\n .param .u64 .ptr .align 1 fill_param_0,\n .param .u32 fill_param_1,\n\
+            .visible .entry fill(\n .param .u64 .ptr .align 1 fill_param_0,\n\
+            .param .u32 fill_param_1,\n\
             .param .align 8 .b8 fill_param_2[24]\n)\n{ ret; }";
         let ptx = parse(text).unwrap();
         assert_eq!(ptx.version, 90);

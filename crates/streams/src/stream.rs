@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::driver::HostFunction;
 use crate::error::Error;
 use crate::event::Event;
-use crate::observe::{By, Operation, Told};
+use crate::observe::By;
 use crate::stream_core::StreamHandle;
 use crate::stream_order::StreamOrder;
 use crate::submission::Submission;
@@ -212,23 +212,12 @@ impl Stream {
         function: impl FnOnce() + Send + 'static,
     ) -> Result<Submission, Error> {
         let core = self.order.core();
-        let entered = core.enter()?;
         let (body, before) = core.watched_function(function, Location::caller());
         let function = HostFunction::new(body);
-        // Gated before the call, too: a record made meanwhile by another thread may follow it.
-        core.gate_next(&entered);
-        let launched = core
-            // A replay would run it again, and it runs once.
-            .submit(
-                Told::of(Operation::HostFunction),
-                || None,
-                |raw| {
-                    before.set(core);
-                    raw.launch_host_function(&function)
-                },
-            )
-            .inspect_err(|_| function.cancel())?;
-        core.slot().gate(launched.point().mark);
+        // What a refused function owns is dropped when the stream has been left: that may be a
+        // block, and its end may wait for whoever retires the stream.
+        let launched =
+            core.launch_host_function(&function, &before).inspect_err(|_| function.cancel())?;
         core.keep_host_function(function);
         Ok(launched)
     }

@@ -9,7 +9,9 @@
 //! that has entered keeps it. Everything else asks by the functions of `stream_knowledge`, which
 //! answer for this stream only.
 
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::panic::Location;
 
 use crate::capture::{Adding, CaptureState, Membership};
@@ -74,10 +76,40 @@ pub(crate) struct StreamCore {
     host_functions: Mutex<Vec<HostFunction>>,
 }
 
+thread_local! {
+    static CALL_COUNT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread is in a call of a stream, for which whoever retires that stream waits, or retires
+/// one itself.
+#[derive(Debug)]
+struct Inside {
+    thread: PhantomData<*const ()>,
+}
+
+impl Inside {
+    fn begin() -> Self {
+        CALL_COUNT.set(CALL_COUNT.get() + 1);
+        Self { thread: PhantomData }
+    }
+
+    /// Whether this thread is.
+    fn is_anywhere() -> bool {
+        CALL_COUNT.get() != 0
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        CALL_COUNT.set(CALL_COUNT.get() - 1);
+    }
+}
+
 /// A call that uses the driver's stream is under way.
 #[derive(Debug)]
 pub(crate) struct Entered {
     handle: Arc<StreamHandle>,
+    _inside: Inside,
 }
 
 impl Entered {
@@ -144,6 +176,7 @@ impl StreamHandle {
         if before & RETIRED != 0 {
             return;
         }
+        let _inside = Inside::begin();
         while self.users.load(Ordering::SeqCst) != RETIRED {
             self.core.let_others_run();
         }
@@ -278,6 +311,7 @@ impl StreamCore {
         self.check_thread()?;
         let entered = self.hold()?;
         if let Err(error) = self.context.raw.ready() {
+            drop(entered);
             let is_forked = self.context.raw.is_forked();
             if self.context.raw.first_error().is_some() && !is_forked {
                 self.cancel_host_functions();
@@ -291,11 +325,13 @@ impl StreamCore {
     fn hold(&self) -> Result<Entered, Error> {
         let handle = self.handle().ok_or_else(|| self.gone())?;
         let before = handle.users.fetch_add(1, Ordering::SeqCst);
-        let entered = Entered { handle };
+        let entered = Entered { handle, _inside: Inside::begin() };
         if before & RETIRED != 0 { Err(self.gone()) } else { Ok(entered) }
     }
 
     /// Waits for a thread that is retiring the stream now: only then has that left the last fence.
+    /// It waits for calls on the stream, so a thread that is in a call of any stream, or retires one,
+    /// does not wait: two that do could wait for each other.
     pub(crate) fn await_last_fence(&self) {
         let is_retiring = || {
             let handle = self.handle();
@@ -303,7 +339,9 @@ impl StreamCore {
             self.last.get().is_none() && handle.is_none_or(|handle| retired(handle) != 0)
         };
         // In a host function, the thread that retires the stream may be this one: in the driver.
-        while is_retiring() && !in_host_function() && !self.context.raw.is_forked() {
+        let may_wait =
+            !in_host_function() && !Inside::is_anywhere() && !self.context.raw.is_forked();
+        while may_wait && is_retiring() {
             self.let_others_run();
         }
     }

@@ -8,14 +8,14 @@ use std::any::Any;
 use std::panic::Location;
 
 use crate::capture::Adding;
-use crate::driver::DriverStream;
+use crate::driver::{DriverStream, HostFunction};
 use crate::error::Error;
-use crate::observe::{By, How, Place, Scope, Told, WaitedFor, What};
+use crate::observe::{By, How, Operation, Place, Scope, Told, WaitedFor, What};
 use crate::order::{Made, Point};
 use crate::stream_core::{Entered, StreamCore};
 use crate::submission::Submission;
 use crate::sync::{Arc, lock};
-use crate::watch::Turn;
+use crate::watch::{Before, Turn};
 
 impl StreamCore {
     /// Queues work; on a capturing stream, gives the capture what `hold` gives (C3), or is refused
@@ -51,6 +51,25 @@ impl StreamCore {
             self.finish_now(&submission)?;
         }
         Ok(submission)
+    }
+
+    /// Queues a host function. No graph holds one: a replay would run it again, and it runs once.
+    #[track_caller]
+    pub(crate) fn launch_host_function(
+        self: &Arc<Self>,
+        function: &HostFunction,
+        before: &Before,
+    ) -> Result<Submission, Error> {
+        let entered = self.enter()?;
+        // Gated before the call, too: a record made meanwhile by another thread may follow it.
+        self.gate_next(&entered);
+        let call = |raw: &DriverStream| {
+            before.set(self);
+            raw.launch_host_function(function)
+        };
+        let launched = self.submit(Told::of(Operation::HostFunction), || None, call)?;
+        self.slot().gate(launched.point().mark);
+        Ok(launched)
     }
 
     /// Debug mode. The operation is queued, so an error that only keeps us from waiting is not an

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use cuda_sim::{DeviceProfile, Schedule};
-use streams::{CaptureMode, Error, Point, Stream};
+use streams::{CaptureMode, Error, Point, Stream, StreamOrder};
 
 use crate::rig::{Block, Rig};
 
@@ -260,6 +260,36 @@ fn o6_work_that_races_with_retiring_is_covered_by_the_last_fence_or_refused() {
 
 /// Was: a stream that another thread was just retiring could neither be waited for, as it was gone,
 /// nor did it have its last fence yet; so whoever waited was told that it had left none.
+/// Asks for the last fence of a stream when it is dropped, as the end of an allocator does.
+struct AsksAtItsEnd(StreamOrder);
+
+impl Drop for AsksAtItsEnd {
+    fn drop(&mut self) {
+        let _gone = self.0.fence_now();
+    }
+}
+
+/// Was: who retires a stream waits for the calls on it. Such a call was a host function's, which
+/// was refused and dropped what it owned; and that waited for whoever retires the stream.
+#[test]
+fn what_a_refused_host_function_owned_is_dropped_outside_the_stream() {
+    for seed in 0..SEEDS {
+        let rig = seeded(seed);
+        let stream = rig.stream();
+        let launch = |stream: Stream| {
+            // A token that is held gets its fence while the next call is under way.
+            let _token = stream.launch_host_function(|| ());
+            let owned = AsksAtItsEnd(stream.order().clone());
+            let _may_be_refused = stream.launch_host_function(move || drop(owned));
+        };
+        let retire = || stream.retire();
+        let (one, other) = (stream.clone(), stream.clone());
+        let threads: Vec<Box<dyn FnOnce() + Send>> =
+            vec![Box::new(retire), Box::new(move || launch(one)), Box::new(move || launch(other))];
+        rig.machine.run_threads(threads);
+    }
+}
+
 #[test]
 fn a_stream_that_another_thread_is_retiring_can_be_waited_for() {
     for seed in 0..SEEDS {

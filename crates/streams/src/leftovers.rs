@@ -172,8 +172,8 @@ impl Context {
     /// complete, and drops it then: at a later [`Context::settle_leftovers`], which a
     /// synchronization of the context or of a stream, a new stream and [`Context::memory_info`]
     /// come by, or with the last of the context, which blocks until the device is done, unless
-    /// that may be waiting for the host. For allocators that end where the driver may not be called,
-    /// or with work that they cannot wait for. Without `until` it is kept for good.
+    /// that may be waiting for the host. For allocators that end where the driver may not be
+    /// called, or with work that they cannot wait for. Without `until` it is kept for good.
     ///
     /// Makes no driver call; may be called in a host function. `what` should not keep the context.
     pub fn leave(&self, bytes: u64, until: Option<Frontier>, what: impl Send + 'static) {

@@ -330,8 +330,8 @@ impl StreamCore {
     }
 
     /// Waits for a thread that is retiring the stream now: only then has that left the last fence.
-    /// It waits for calls on the stream, so a thread that is in a call of any stream, or retires one,
-    /// does not wait: two that do could wait for each other.
+    /// It waits for calls on the stream, so a thread that is in a call of any stream, or retires
+    /// one, does not wait: two that do could wait for each other.
     pub(crate) fn await_last_fence(&self) {
         let is_retiring = || {
             let handle = self.handle();

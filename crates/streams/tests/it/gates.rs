@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use cuda_sim::FaultPlan;
 use cuda_sys::CUresult;
-use streams::{BorrowPromises, Error, in_host_function};
+use streams::{BorrowPromises, Error, Stream, in_host_function};
 
 use crate::rig::Rig;
 
@@ -170,4 +170,24 @@ fn l3_a_host_function_that_will_not_run_is_dropped() {
     assert!(a.synchronize().is_err());
     assert!(matches!(a.synchronize(), Err(Error::ContextFailed { .. })));
     assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+}
+
+/// Was: what a function owns that could not be launched went while the call still counted as under
+/// way, and waited for ever for the stream to be retired.
+#[test]
+fn a_function_that_is_not_launched_may_own_the_end_of_its_stream() {
+    struct Retires(Stream);
+    impl Drop for Retires {
+        fn drop(&mut self) {
+            self.0.retire();
+        }
+    }
+    for code in [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS] {
+        let rig = Rig::lazy();
+        let stream = rig.stream();
+        let owned = Retires(stream.clone());
+        rig.machine.fail(FaultPlan::next("cuLaunchHostFunc", code));
+        stream.launch_host_function(move || drop(owned)).unwrap_err();
+        assert!(stream.order().is_retired());
+    }
 }

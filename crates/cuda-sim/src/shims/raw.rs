@@ -322,9 +322,16 @@ pub(crate) fn fork_generation() -> u64 {
 }
 
 /// The host's number for the calling thread.
+#[cfg(target_os = "linux")]
 pub(crate) fn host_thread_number() -> i32 {
     // SAFETY: the call takes nothing and only answers.
     unsafe { libc::gettid() }
+}
+
+/// Of other hosts nothing is asked about threads: no thread has this number.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn host_thread_number() -> i32 {
+    0
 }
 
 static FORKS: AtomicU64 = AtomicU64::new(0);

@@ -1,9 +1,10 @@
-//! What one device's part of a snapshot comes to: who holds memory at the peak or at the end, and
-//! what its segments and pools hold.
+//! What one device's part of a snapshot comes to: who holds memory at the peak or at the end, what
+//! its segments and pools hold, and which requests failed.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::Summary;
+use crate::failed::{FailedRequest, failed_requests};
 use crate::number::BlockNumber;
 use crate::operations::{Operation, Operations};
 use crate::owner::{OpenAnnotations, OwnerId, Owners, Pattern, size_class};
@@ -26,6 +27,8 @@ pub struct Digest {
     pub pools: Vec<PoolSum>,
     /// Who holds memory: when most of it was in use, or, without a trace, at the end.
     pub holders: Holders,
+    /// The latest requests that failed for lack of memory, at most sixteen.
+    pub failed: Vec<FailedRequest>,
 }
 
 /// Segments and what is in them, in bytes.
@@ -98,13 +101,17 @@ pub struct Holder {
 
 impl Digest {
     /// Looks through what `snapshot` has of `device`. `owner` is the pattern that [`Owners::new`]
-    /// takes. Goes through the trace three times and needs memory for each of its blocks.
+    /// takes. Goes through the trace six times at most and needs memory for each of its blocks.
     #[must_use]
     pub fn new(snapshot: &Snapshot, device: usize, owner: Option<Pattern<'_>>) -> Self {
-        let owners = Owners::new(snapshot, owner);
+        let mut owners = Owners::new(snapshot, owner);
         let trace = snapshot.trace(Some(device)).ok();
         let operations = trace.map(|trace| trace.operations());
         let of_device = || snapshot.segments.iter().filter(|segment| segment.device == device);
+        let failed = match (trace, &operations) {
+            (Some(trace), Some(it)) => failed_requests(snapshot, &trace, it, &mut owners),
+            (Some(_) | None, _) => Vec::new(),
+        };
         let holders = match (trace, &operations) {
             (Some(trace), Some(operations)) => at_peak(snapshot, &trace, operations, owners),
             (Some(_) | None, _) => at_the_end(of_device(), owners),
@@ -121,6 +128,7 @@ impl Digest {
             segments,
             pools: by_pool.into_iter().map(|(pool, segments)| PoolSum { pool, segments }).collect(),
             holders,
+            failed,
         }
     }
 }

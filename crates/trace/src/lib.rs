@@ -9,7 +9,8 @@
 //! wrote.
 //!
 //! [`pytorch::write`], [`convert`], [`chrome`] and [`csv`] write what was read as other files;
-//! [`Digest`] says who holds memory at the peak, and [`compare`] what changed between two files.
+//! [`Digest`] says who holds memory at the peak and which requests failed, and [`compare`] what
+//! changed between two files.
 //!
 //! ```
 //! use trace::pytorch::{ReadOptions, read_file};
@@ -60,6 +61,8 @@ pub mod csv;
 #[cfg(feature = "files")]
 mod digest;
 #[cfg(feature = "files")]
+mod failed;
+#[cfg(feature = "files")]
 mod initial;
 mod number;
 #[cfg(feature = "files")]
@@ -81,6 +84,8 @@ pub use any::{AnyError, AnyTrace, FileKind, read_any, read_any_kind, read_any_st
 pub use beginning::Beginning;
 #[cfg(feature = "files")]
 pub use digest::{Digest, Holder, Holders, Moment, PoolSum, SegmentSum};
+#[cfg(feature = "files")]
+pub use failed::FailedRequest;
 #[cfg(feature = "files")]
 pub use initial::InitialBlock;
 pub use number::{BlockNumber, StreamNumber};

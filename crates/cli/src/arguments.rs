@@ -237,7 +237,7 @@ fn usage_message(error: &clap::Error, arguments: &[OsString]) -> String {
         !["Usage:", "For more information"].iter().any(|begin| line.starts_with(begin))
     });
     let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
-    let told = told.join(" ");
+    let told = told.join(" ").replace(" tip: ", "; ");
     format!("{}\n{help}", told.strip_prefix("error: ").unwrap_or(&told))
 }
 
@@ -287,7 +287,7 @@ mod tests {
         for (words, part) in [
             ("wellspring", "nothing to do"),
             ("wellspring replay", "<FILE>"),
-            ("wellspring repaly f", "unrecognized subcommand 'repaly'"),
+            ("wellspring repaly f", "unrecognized subcommand 'repaly'; a similar subcommand"),
             ("wellspring replay f --device rocm", "names no device"),
             ("wellspring replay f --capacity 2XiB", "write a size such as 2GiB"),
             ("wellspring replay f --capacity 0GiB", "and below 2^64\n"),

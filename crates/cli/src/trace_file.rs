@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
-pub(crate) use trace::amount::{bytes_text, count_text};
+pub(crate) use trace::amount::{bytes_text, count_text, counted};
 use trace::convert::snapshot_of;
-use trace::pytorch::{ReadOptions, Snapshot};
-use trace::{AnyTrace, FileKind, read_any_kind, read_any_stream};
+use trace::pytorch::{ReadError, ReadOptions, Snapshot};
+use trace::{AnyError, AnyTrace, FileKind, read_any_kind, read_any_stream};
 
 use crate::ending::Failure;
 use crate::output::printable;
@@ -16,6 +16,10 @@ use crate::progress::Bars;
 /// Stands for the standard input where a file is read, for the standard output where one is
 /// written.
 const STANDARD: &str = "-";
+
+/// What is read beside snapshots, for who gave none of them.
+const OTHER_KINDS: &str = "\na stream trace, a log of RMM, and CSV or a Chrome trace that `convert` \
+                           wrote are read as well";
 
 /// Whether a name stands for the standard input or output.
 pub(crate) fn is_standard(file: &Path) -> bool {
@@ -57,7 +61,11 @@ pub(crate) fn read_kind(file: &Path, bars: Bars) -> Result<(FileKind, AnyTrace),
     } else {
         read_any_kind(file, &options, Some(&mut progress))
     };
-    read.map_err(|error| Failure::bad_input(format_args!("{} {error}", input_name(file))))
+    read.map_err(|error| {
+        let is_no_kind = matches!(error, AnyError::Snapshot(ReadError::Foreign { .. }));
+        let others = if is_no_kind { OTHER_KINDS } else { "" };
+        Failure::bad_input(format_args!("{} {error}{others}", input_name(file)))
+    })
 }
 
 /// The same as a snapshot, made of a stream trace where that is what the file has.

@@ -11,7 +11,7 @@ use crate::ending::{Ending, Failure};
 use crate::output;
 use crate::progress::Bars;
 use crate::trace_file::{
-    bytes_text, input_name, is_standard, owner_pattern, read, refuse_overwriting, shown,
+    bytes_text, counted, input_name, is_standard, owner_pattern, read, refuse_overwriting, shown,
 };
 
 /// Raised when a field changes its meaning.
@@ -117,14 +117,13 @@ fn told(figures: &Figures, files: &[Written], as_json: bool) -> Result<String, F
         return Ok(serde_json::to_string(&told).map_err(Failure::faulty)? + "\n");
     }
     let mut text = format!(
-        "device {}: {} blocks in {} events, peak active {}, peak reserved {}, out of memory \
-         {} times\n",
+        "device {}: {} in {}, peak active {}, peak reserved {}, {} failed for lack of memory\n",
         figures.device,
-        figures.block_count,
-        figures.event_count,
+        counted(figures.block_count, "block"),
+        counted(figures.event_count, "event"),
         bytes_text(figures.peak_active_bytes),
         figures.reserved_peak_bytes().map_or_else(|| "not recorded".to_owned(), bytes_text),
-        figures.out_of_memory_count,
+        counted(figures.out_of_memory_count, "request"),
     );
     for written in files {
         text += &format!("{} ({} KiB)\n", written.file, written.bytes.div_ceil(1024));

@@ -7,7 +7,8 @@ use trace::convert::snapshot_of;
 use trace::pytorch::Snapshot;
 use trace::stream_trace::{Item, Recording};
 use trace::{
-    ActionCounts, AnyTrace, Digest, FileKind, Holder, Moment, Origin, Pattern, SegmentSum, Summary,
+    ActionCounts, AnyTrace, Digest, FailedRequest, FileKind, Holder, Moment, Origin, Pattern,
+    SegmentSum, Summary,
 };
 
 use crate::arguments::SummaryArguments;
@@ -80,6 +81,8 @@ struct Told {
     devices: Vec<usize>,
     /// Nothing where there is no trace.
     recorded: Option<Recorded>,
+    /// The latest requests that failed for lack of memory.
+    out_of_memory: Vec<Failed>,
     /// Nothing where the file does not show its end.
     segments: Option<Segments>,
     pools: Vec<Pool>,
@@ -131,6 +134,18 @@ struct Segments {
 }
 
 #[derive(Debug, Serialize)]
+struct Failed {
+    entry: usize,
+    bytes: u64,
+    stream: String,
+    owner: Option<String>,
+    allocated_bytes: u64,
+    pending_bytes: u64,
+    reserved_bytes: Option<u64>,
+    device_free_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
 struct Pool {
     pool: (u64, u64),
     segments: Segments,
@@ -165,6 +180,21 @@ impl From<&Holder> for Held {
             blocks: holder.block_count,
             allocated_bytes: holder.allocated_bytes,
             pending_bytes: holder.pending_bytes,
+        }
+    }
+}
+
+impl From<&FailedRequest> for Failed {
+    fn from(request: &FailedRequest) -> Self {
+        Self {
+            entry: request.entry,
+            bytes: request.bytes,
+            stream: request.stream.to_string(),
+            owner: request.owner.clone(),
+            allocated_bytes: request.allocated_bytes,
+            pending_bytes: request.pending_bytes,
+            reserved_bytes: request.reserved_bytes,
+            device_free_bytes: request.device_free_bytes,
         }
     }
 }
@@ -246,6 +276,7 @@ impl Told {
             device,
             devices: devices(snapshot),
             recorded: digest.summary.as_ref().map(Recorded::from),
+            out_of_memory: digest.failed.iter().map(Failed::from).collect(),
             segments: digest.knows_end().then(|| Segments::from(&digest.segments)),
             pools: digest
                 .pools

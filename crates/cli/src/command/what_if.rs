@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// `garbage_collection_threshold` has no effect
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
-    /// A line for `PYTORCH_CUDA_ALLOC_CONF` to try, beside the recorded one; give it several times
-    /// for several. Without it, the usual ones are tried
+    /// A line for `PYTORCH_CUDA_ALLOC_CONF` to try, beside the recorded one, with the variable's
+    /// name or without; give it several times for several. Without it, the usual ones are tried
     #[arg(long, value_name = "LINE")]
     setting: Vec<String>,
     /// Search combinations of settings as well, at most 60
@@ -107,6 +107,13 @@ pub(crate) fn refusal(recorder: Recorder, name: &str, error: &ReadError) -> Fail
     }
 }
 
+/// What a line sets, without the name of the variable, with which answers say what to paste.
+fn setting_of(line: &str) -> &str {
+    let names = ["PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF=", "PYTORCH_HIP_ALLOC_CONF="];
+    let line = line.trim_start();
+    names.into_iter().find_map(|name| line.strip_prefix(name)).unwrap_or(line)
+}
+
 fn answer(arguments: &Arguments, file: &Path) -> Result<String, Failure> {
     let bars = Bars::new(arguments.quiet);
     let name = input_name(file);
@@ -118,7 +125,7 @@ fn answer(arguments: &Arguments, file: &Path) -> Result<String, Failure> {
     let question = Question {
         trace: name.clone(),
         capacity_bytes: arguments.capacity.map(|size| size.0),
-        settings: arguments.setting.clone(),
+        settings: arguments.setting.iter().map(|line| setting_of(line).to_owned()).collect(),
         search: arguments.search,
     };
     let owner = owner_pattern(arguments.owner.as_deref())?;

@@ -46,6 +46,7 @@ fn what_is_no_file_is_refused() {
 fn empty_cut_and_foreign_files_are_refused() {
     refused(b"", "is empty");
     refused(b"hello, I am no pickle\n", "is not a PyTorch memory snapshot");
+    refused(b"hello, I am no pickle\n", "a stream trace, a log of RMM");
     refused(b"\x7fELF\x02\x01\x01", "is not a PyTorch memory snapshot");
     let whole = std::fs::read(trace_file("graphs")).unwrap();
     for part in [whole.len() / 2, whole.len() - 1, 100] {

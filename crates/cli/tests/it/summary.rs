@@ -29,6 +29,63 @@ fn a_summary_names_the_holders_at_the_peak() {
     }
 }
 
+/// Was: who came with an out-of-memory error was told how often, and nothing of the request.
+#[test]
+fn a_request_that_failed_is_told_with_what_was_held_then() {
+    let json = summary("oom_frames");
+    let failed = &json["out_of_memory"];
+    assert_eq!(failed.as_array().unwrap().len(), 1, "{failed}");
+    let failed = &failed[0];
+    assert_eq!((&failed["entry"], &failed["bytes"]), (&19_959.into(), &192_151_552.into()));
+    assert_eq!(failed["owner"], "train.py:17 steps");
+    assert_eq!(failed["device_free_bytes"], 135_259_947_008_u64);
+    let [allocated, reserved] = ["allocated_bytes", "reserved_bytes"].map(|key| {
+        let bytes = failed[key].as_u64().unwrap();
+        assert!(bytes < 3 << 30 && (3 << 30) < bytes + 192_151_552, "{key} is {bytes}");
+        bytes
+    });
+    assert!(allocated <= reserved, "{failed}");
+    let text = wellspring(&["summary", trace_file("oom_frames").to_str().unwrap()]).stdout;
+    for part in [
+        "out of memory at entry 19959: 183.25 MiB were asked for on stream 0x0 by train.py:17",
+        "the device had 125.97 GiB free, so a limit set for the process was likely reached",
+    ] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+}
+
+#[test]
+fn failed_requests_are_told_with_what_was_pending_and_the_latest_of_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("failed.pickle");
+    let mut entries = vec![
+        entry("alloc", 1 << 30, 1000),
+        entry("alloc", (1 << 30) + 1024, 512),
+        entry("free_requested", 1 << 30, 1000),
+        entry("alloc", (1 << 30) + 2048, 512),
+        entry("oom", 4096, 1 << 20),
+        entry("free_completed", 1 << 30, 1000),
+    ];
+    entries.extend((0..30).map(|_| entry("oom", 0, 1 << 21)));
+    std::fs::write(&file, pickle(&snapshot(entries[..6].to_vec()))).unwrap();
+    let name = file.to_str().unwrap();
+    let failed = wellspring(&["summary", name, "--json"]).json()["out_of_memory"].clone();
+    let figures = ["entry", "bytes", "allocated_bytes", "pending_bytes", "reserved_bytes"];
+    let told = figures.map(|key| failed[0][key].as_u64().unwrap());
+    assert_eq!(told, [4, 1 << 20, 1024, 1024, 2 << 20], "{failed}");
+    assert!(failed[0]["owner"].is_null(), "{failed}");
+    let text = wellspring(&["summary", name]).stdout;
+    assert!(text.contains("1.00 KiB pending; the device had 4.00 KiB free\n"), "{text}");
+
+    std::fs::write(&file, pickle(&snapshot(entries))).unwrap();
+    let failed = wellspring(&["summary", name, "--json"]).json()["out_of_memory"].clone();
+    assert_eq!(failed.as_array().unwrap().len(), 16, "{failed}");
+    assert_eq!((&failed[15]["entry"], &failed[15]["pending_bytes"]), (&35.into(), &0.into()));
+    let text = wellspring(&["summary", name]).stdout;
+    assert_eq!(text.matches("out of memory at entry").count(), 3, "{text}");
+    assert!(text.contains("out of memory at entry 35: 2.00 MiB"), "{text}");
+}
+
 #[test]
 fn an_owner_is_what_a_pattern_matches() {
     let file = trace_file("oom_frames");

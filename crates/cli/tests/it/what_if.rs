@@ -54,6 +54,15 @@ fn the_line_has_its_fields_and_our_own_rows() {
     assert!(floor <= ours.as_u64().unwrap() && ours.as_u64().unwrap() < 6_000_000_000, "{json}");
 }
 
+/// Was: the line that an answer says to paste was refused as a setting.
+#[test]
+fn what_is_to_be_pasted_is_a_setting() {
+    let pasted = format!("PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE}");
+    let json = what_if("streams", &["--json", "--quiet", "--setting", &pasted]).json();
+    assert_eq!(row(&json, EXPANDABLE)["model"], "pytorch");
+    what_if("streams", &["--setting", "ALLOC_CONF=1:2"]).check_failure(2, &["is no key"]);
+}
+
 #[test]
 fn where_nothing_fits_the_holders_are_named() {
     let said = what_if("streams", &["--capacity", "64MiB", "--setting", EXPANDABLE]);

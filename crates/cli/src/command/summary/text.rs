@@ -2,18 +2,21 @@
 
 use std::fmt::Write as _;
 
-use super::{Held, Pool, Segments, Told};
+use super::{Failed, Held, Pool, Segments, Told};
 use crate::output::printable;
 use crate::trace_file::{bytes_text, count_text, time_text};
 
 /// The call that turns recording on.
 const RECORDING_CALL: &str = "torch.cuda.memory._record_memory_history()";
+/// How many failed requests are printed, the latest ones.
+const FAILED_SHOWN_MAX: usize = 3;
 
 impl Told {
     pub(super) fn to_text(&self, top: usize) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = self.write_head(&mut text);
+        let _ = self.write_failed(&mut text);
         let _ = self.write_memory(&mut text);
         let _ = self.write_rest(&mut text);
         for (what, held) in
@@ -65,6 +68,22 @@ impl Told {
         }
         for (name, count) in &self.unknown_actions {
             writeln!(out, "unknown action {}: {}", printable(name), count_text(*count))?;
+        }
+        Ok(())
+    }
+
+    fn write_failed(&self, out: &mut String) -> std::fmt::Result {
+        let shown = self.out_of_memory.len().saturating_sub(FAILED_SHOWN_MAX);
+        for failed in self.out_of_memory.get(shown..).unwrap_or_default() {
+            let Failed { entry, bytes, stream, .. } = failed;
+            let who = failed.owner.as_ref().map(|it| format!(" by {}", printable(it)));
+            let who = who.unwrap_or_default();
+            let asked = bytes_text(*bytes);
+            writeln!(
+                out,
+                "out of memory at entry {entry}: {asked} were asked for on stream {stream}{who}"
+            )?;
+            writeln!(out, "  with {}", held_then(failed))?;
         }
         Ok(())
     }
@@ -176,4 +195,30 @@ impl Told {
         }
         Ok(())
     }
+}
+
+/// What was held when a request failed, and whether a limit refused it rather than the device.
+fn held_then(failed: &Failed) -> String {
+    let used_bytes = failed.allocated_bytes.saturating_add(failed.pending_bytes);
+    let (allocated, pending) = (bytes_text(failed.allocated_bytes), failed.pending_bytes);
+    let mut text = match failed.reserved_bytes {
+        Some(reserved) => {
+            let free = bytes_text(reserved.saturating_sub(used_bytes));
+            format!(
+                "{} reserved: {allocated} allocated, {free} free in pieces",
+                bytes_text(reserved)
+            )
+        }
+        None => format!("{allocated} allocated"),
+    };
+    if 0 < pending {
+        let _ = write!(text, ", {} pending", bytes_text(pending));
+    }
+    if let Some(free) = failed.device_free_bytes {
+        let _ = write!(text, "; the device had {} free", bytes_text(free));
+        if failed.bytes.saturating_mul(2) < free {
+            text.push_str(", so a limit set for the process was likely reached");
+        }
+    }
+    text
 }

@@ -47,8 +47,8 @@ fn ran_out(answer: &WhatIf) -> String {
     match (count, answer.recorded_limit_bytes, answer.recorded_peak_reserved_bytes) {
         (0, _, _) => String::new(),
         (_, Some(limit), Some(reserved)) => format!(
-            ", but the recorded run did, with {} reserved: ask with --capacity {}MiB what had \
-             fitted; the rows below go on beyond that",
+            ", but the recorded run did, with {} reserved: ask with --capacity {}MiB what \
+             would have fitted; the rows below go on beyond that",
             bytes_text(reserved),
             limit >> 20
         ),

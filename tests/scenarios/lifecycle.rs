@@ -173,3 +173,28 @@ pub fn blocks_outlive_the_allocators_handle(rig: &dyn Rig) {
     x.check(&home, 1);
     x.give_back();
 }
+
+/// Was: the end waited for the gate, which nobody but its own thread would have opened. Memory of
+/// the gated use is left to the context instead, in which later calls give it back.
+pub fn an_allocator_may_end_behind_a_gate_that_its_thread_opens(rig: &dyn Rig) {
+    let desk = rig.desk();
+    let before = rig.used_bytes();
+    let allocator = desk.allocator(Config::default());
+    let streams = desk.streams();
+    let [home, user] = streams.each_ref();
+    let gate = desk.hold(user);
+    let (open, held) = (take(rig, &allocator, home, WHOLE), take(rig, &allocator, home, WHOLE));
+    open.fill(home, 1);
+    held.fill(home, 1);
+    user.wait_stream(home).expect("a wait");
+    held.check(user, 1);
+    held.block().record_stream(user);
+    open.give_back();
+    held.give_back();
+    drop(allocator);
+    assert_eq!(desk.context().leftover_bytes(), WHOLE, "what is not behind the gate has gone");
+    gate.open();
+    user.synchronize().expect("it ends");
+    assert_eq!(desk.context().leftover_bytes(), 0);
+    assert_eq!(rig.used_bytes(), before);
+}

@@ -128,6 +128,7 @@ scenarios! {
         a_stream_may_go_before_its_blocks
         a_hold_keeps_a_block_beyond_its_free
         blocks_outlive_the_allocators_handle
+        an_allocator_may_end_behind_a_gate_that_its_thread_opens
     }
     capture {
         memory_handed_out_in_a_capture_is_complete

@@ -39,8 +39,8 @@ use crate::wait::Need;
 /// Blocks keep the allocator alive. When the last clone and the last block are gone, its memory
 /// goes back to the device, after a synchronization of the streams that used it. What cannot be
 /// waited for then, because the last to go goes in a host function, under
-/// [`Driver::forbid_blocking`](streams::Driver::forbid_blocking) or after a stream that left no
-/// fence, is left to the context: it goes back once it is known to be over, when another allocator
+/// [`Driver::forbid_blocking`](streams::Driver::forbid_blocking), after a stream that left no
+/// fence or while a gate or a host function that is known holds a stream, is left to the context: it goes back once it is known to be over, when another allocator
 /// there grows, polls, trims or ends, or at the calls that [`Context::leave`] names, and counts in
 /// [`Context::leftover_bytes`] until then. Memory that is still handed out as numbers counts there
 /// for good.
@@ -223,7 +223,8 @@ impl Allocator {
     }
 
     /// Waits for the uses of everything cached, then gives all of it back to the device; returns
-    /// the bytes that went. Pieces that hold an allocated block stay.
+    /// the bytes that went. Pieces that hold an allocated block stay. Uses behind a gate are waited
+    /// for, too: the thread that is to open it must be another one.
     ///
     /// # Errors
     /// This is a host function, and nothing was done; or the driver's failure to take a piece; that

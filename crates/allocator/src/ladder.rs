@@ -162,7 +162,7 @@ impl Inner {
 
     /// Blocks the host until the points have passed, except those behind a gate of the host;
     /// false if nothing could be waited for.
-    fn wait_on_host(&self, points: &[Point]) -> bool {
+    pub(crate) fn wait_on_host(&self, points: &[Point]) -> bool {
         let mut waited = false;
         if self.context.is_blocking_forbidden() {
             return waited;

@@ -94,6 +94,24 @@ impl Inner {
         }
     }
 
+    /// Blocks the host until every cached block is complete, except behind a gate of the host.
+    pub(crate) fn wait_for_open(&self) {
+        if self.context.is_blocking_forbidden() {
+            return;
+        }
+        let pending = self.all_pending();
+        for (order, _) in self.with_orders(&pending) {
+            // A gate that has been passed holds nobody; nobody may have asked.
+            if order.is_known_gated() {
+                let _unanswered = order.poll();
+            }
+        }
+        self.wait_on_host(&pending);
+        for (_, shard) in self.owning_shards() {
+            shard.with(|state| state.sweep());
+        }
+    }
+
     /// Blocks the host until these points have passed; false if nothing could be waited for.
     ///
     /// All fences are there before the first is waited for, in the order of slots: a fence teaches

@@ -1,8 +1,8 @@
 //! What is left when an allocator ends: memory that cannot go back to the device now.
 //!
 //! Its uses may not be known to be over, because the allocator ended where the driver may not be
-//! called (L3) or where nothing may be waited for, or because they cannot be waited for. Each piece
-//! is left to the context then, with the points that must be complete first (R8), and whoever next
+//! called (L3) or where nothing may be waited for, or because they cannot be waited for, as behind
+//! a gate of the host. Each piece is left to the context then, with the points that must be complete first (R8), and whoever next
 //! comes by there gives it back. A piece of which a part is still handed out as numbers stays for
 //! good, and counts as left.
 
@@ -51,8 +51,9 @@ impl Inner {
         self.context.settle_leftovers();
     }
 
-    /// Gives all memory back: first the uses are waited for, as nothing else proves them over.
-    /// What cannot go now is left to the context. On a context that has failed nothing is called,
+    /// Gives all memory back: first the uses are waited for, as nothing else proves them over,
+    /// except behind a gate of the host, which may be the one that ends the allocator (R5). What
+    /// cannot go now is left to the context. On a context that has failed nothing is called,
     /// and the driver takes everything back with the context.
     pub(crate) fn end(&self) {
         if self.context.is_forked() {
@@ -65,7 +66,7 @@ impl Inner {
             return;
         }
         if !in_host_function() {
-            self.synchronize_pending();
+            self.wait_for_open();
             if self.trim(u64::MAX).is_err() {
                 // Whoever could look at the allocator's own count is gone.
                 self.context.count_silent_error();

@@ -1,6 +1,7 @@
 //! Memory that cannot go back when its allocator ends goes back later, and is counted until then.
 
-use cuda_sim::{Machine, Schedule};
+use cuda_sim::{FaultPlan, Machine, Schedule};
+use cuda_sys::CUresult;
 use streams::{Context, Driver, Stream, StreamOptions};
 
 use crate::sync::{Arc, Mutex};
@@ -172,10 +173,38 @@ fn what_cannot_be_waited_for_when_an_allocator_ends_goes_back_later() {
     rig.assert_gone();
 }
 
+/// Was: nobody was told of memory that the driver kept when it was given back later.
+#[test]
+fn what_the_driver_does_not_take_back_later_is_counted() {
+    for call in ["cuMemUnmap", "cuMemRelease"] {
+        let rig = Rig::new();
+        rig.end_in_a_host_function();
+        rig.machine.fail(FaultPlan::next(call, CUresult::CUDA_ERROR_INVALID_VALUE));
+        rig.context.synchronize().unwrap();
+        assert_eq!(rig.context.leftover_bytes(), 0);
+        let lost = u64::from(call == "cuMemRelease");
+        assert_eq!(rig.machine.used_bytes(), lost * BYTES, "{call}");
+        assert_eq!(rig.context.silent_errors(), lost, "{call}");
+    }
+}
+
 #[test]
 fn the_last_of_a_context_waits_for_what_was_left_to_it() {
     let rig = Rig::new();
     rig.end_in_a_host_function();
+    let Rig { streams, context, driver, machine } = rig;
+    drop((streams, driver, context));
+    assert_eq!(machine.used_bytes(), 0);
+    assert_eq!(machine.hazards(), []);
+}
+
+#[test]
+fn the_last_of_a_context_gives_back_what_was_behind_a_gate_that_is_passed() {
+    let rig = Rig::new();
+    rig.streams[0].launch_host_function(|| ()).unwrap();
+    drop(rig.last_block());
+    rig.assert_left();
+    rig.work_unseen();
     let Rig { streams, context, driver, machine } = rig;
     drop((streams, driver, context));
     assert_eq!(machine.used_bytes(), 0);

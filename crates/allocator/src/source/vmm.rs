@@ -191,26 +191,32 @@ struct VmmPiece {
 }
 
 impl VmmPiece {
-    fn give_back(&mut self) -> Result<(), streams::Error> {
-        let Some(physical) = self.physical.take() else { return Ok(()) };
-        if let Err(error) = self.addresses.range.unmap(self.offset, self.bytes) {
+    /// What cannot be unmapped stays until its addresses are wanted, or go.
+    fn unmap(&self) -> Result<(), streams::Error> {
+        let unmapped = self.addresses.range.unmap(self.offset, self.bytes);
+        if unmapped.is_err() {
             self.addresses.stuck.lock().push((self.offset, self.bytes));
-            return Err(error);
         }
-        physical.release()
+        unmapped
     }
 }
 
 impl Piece for VmmPiece {
     fn release(mut self: Box<Self>) -> Result<(), SourceError> {
-        self.give_back().map_err(SourceError::Driver)
+        let Some(physical) = self.physical.take() else { return Ok(()) };
+        self.unmap()?;
+        Ok(physical.release()?)
     }
 }
 
 impl Drop for VmmPiece {
     fn drop(&mut self) {
-        // A drop has nobody to tell; the context counts the errors of its destructors.
-        let _untold = self.give_back();
+        if let Some(physical) = self.physical.take() {
+            // A drop has nobody to tell: the addresses unmap it when they go, and the context
+            // counts the errors of their destructor and of the memory's.
+            let _untold = self.unmap();
+            drop(physical);
+        }
     }
 }
 
